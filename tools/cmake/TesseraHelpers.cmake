@@ -46,6 +46,9 @@ endmacro()
 # A program over the compiler library.
 function(tessera_tool name)
   file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cpp")
+  if(NOT sources)
+    return()
+  endif()
   add_executable(${name} ${sources})
   target_link_libraries(${name} PRIVATE tessera_compiler MLIR LLVM CLI11::CLI11
     nlohmann_json::nlohmann_json)
@@ -65,7 +68,7 @@ function(tessera_compiler_library)
       add_dependencies(${o} ${headers})
     endif()
   endforeach()
-  add_library(tessera_compiler SHARED ${files})
+  add_library(tessera_compiler SHARED ${files} "${CMAKE_SOURCE_DIR}/tools/cmake/Pch.cpp")
   set_target_properties(tessera_compiler PROPERTIES OUTPUT_NAME tessera LINKER_LANGUAGE CXX
     BUILD_RPATH "/usr/lib/llvm-22/lib" INSTALL_RPATH "/usr/lib/llvm-22/lib")
   target_link_libraries(tessera_compiler PRIVATE lldELF lldCommon MLIR LLVM ONNX::onnx
