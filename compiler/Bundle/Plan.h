@@ -46,7 +46,7 @@ struct PlanBuffer {
   BufferKind kind = BufferKind::Temporary;
   uint64_t sizeBytes = 0;         ///< when sizeRegister is kNone
   uint32_t sizeRegister = kNone;  ///< register that holds the byte count
-  uint32_t aliasOf = kNone;       ///< same storage as that buffer
+  uint32_t aliasOf = kNone;       ///< same storage as that buffer (chains are flattened by the writer)
   uint64_t aliasOffset = 0;       ///< bytes into it
   uint32_t firstCommand = 0, lastCommand = 0; ///< lifetime, both ends included
   uint16_t pool = 0;
@@ -67,7 +67,8 @@ struct PlanTensor {
   int32_t elementType = 0; ///< ONNX TensorProto.DataType
   std::vector<PlanDim> dims;
   uint32_t buffer = kNone;
-  uint32_t defaultBuffer = kNone; ///< value of an overridable initialiser
+  uint32_t defaultBuffer = kNone; ///< value of an overridable initialiser (a Constant buffer)
+  std::vector<int64_t> defaultDims; ///< its shape
   uint8_t kind = 0;
 };
 
@@ -91,10 +92,13 @@ struct PlanPool {
   uint8_t device = 0;
   uint64_t staticBytes = 0;
   uint32_t alignment = 64;
-  bool growing = false;
+  bool growing = false; ///< buffers in it exist from Allocate to Release
 };
 
-/// Bytes of one constant; `data` may alias the model file and is kept alive by `owner`.
+/// Bytes of one constant; `data` may alias the model file and is kept alive by
+/// `owner`. The writer streams from `data` and stores equal contents once, so a
+/// producer neither copies nor deduplicates. Each Constant buffer whose
+/// `constantOf` names it has exactly `size` bytes.
 struct PlanConstant {
   const uint8_t *data = nullptr;
   uint64_t size = 0;
