@@ -1,0 +1,21 @@
+#include "compiler/Registration.h"
+#include "dialects/Onnx/IR/OnnxDialect.h"
+#include "mlir/Transforms/Passes.h"
+
+using namespace mlir;
+
+namespace tessera {
+
+void registerDialects(DialectRegistry &registry) {
+  registry.insert<onnx::OnnxDialect, func::FuncDialect, arith::ArithDialect,
+                  cf::ControlFlowDialect, math::MathDialect, scf::SCFDialect,
+                  vector::VectorDialect, LLVM::LLVMDialect>();
+}
+
+void registerPasses() {
+  registerCanonicalizerPass();
+  registerCSEPass();
+  registerSymbolDCEPass();
+}
+
+} // namespace tessera
