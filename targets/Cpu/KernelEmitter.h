@@ -45,8 +45,11 @@ struct TensorRef {
 /// `laneAxis` the lanes of a vector cover consecutive indices, starting at
 /// index[laneAxis]; -1 means a scalar position. `mask` (vector of i1, may be
 /// null) switches lanes off.
+/// `dims` are the iteration space's sizes where the caller has them: a tensor
+/// axis of the same (SSA) size is then known not to be broadcast.
 struct Point {
   llvm::SmallVector<mlir::Value> index;
+  llvm::SmallVector<mlir::Value> dims;
   int laneAxis = -1;
   Lanes lanes;
   mlir::Value mask;
@@ -198,6 +201,9 @@ public:
   /// then the tail (masked where that is cheap, else scalar lanes {1}).
   void vectorLoop(mlir::Value n, unsigned elementBits, unsigned unroll,
                   llvm::function_ref<void(mlir::Value offset, Lanes lanes, mlir::Value mask)> body);
+
+  /// The lanes at offset, offset + stride, ... (for scalable vectors).
+  mlir::Value gatherLanes(const TensorRef &t, mlir::Value offset, mlir::Value stride, const Point &p);
 
 private:
   friend class KernelFunction;
