@@ -132,6 +132,12 @@ bool isElementwise(mlir::Operation *op);
 llvm::LogicalResult matchElementwise(mlir::Operation *op, Reasons &reasons);
 mlir::FailureOr<mlir::Value> emitElementwiseOp(mlir::Operation *op, llvm::ArrayRef<mlir::Value> operands, KernelEmitter &e);
 
+/// Moves `p`, a point of `op`'s result, to where operand `position` is read.
+/// Most operators broadcast and need nothing; the scale and zero point of a
+/// (de)quantiser follow an axis or its blocks.
+llvm::LogicalResult mapElementwiseOperand(mlir::Operation *op, unsigned position, mlir::Value operand, Point &p,
+                                          KernelEmitter &e);
+
 /// Evaluates the part of a dispatch body that is fused around the root.
 class Fusion {
 public:

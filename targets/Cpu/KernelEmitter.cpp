@@ -118,7 +118,7 @@ SmallVector<Value> KernelEmitter::forLoop(Value lower, Value upper, Value step, 
   auto loop = scf::ForOp::create(b, loc, lower, upper, step, init);
   OpBuilder::InsertionGuard guard(b);
   Block *block = loop.getBody();
-  if (!block->empty() && isa<scf::YieldOp>(block->back()))
+  if (!block->empty() && ::mlir::isa<scf::YieldOp>(block->back()))
     block->back().erase();
   b.setInsertionPointToEnd(block);
   SmallVector<Value> next = body(loop.getInductionVar(), loop.getRegionIterArgs());
@@ -284,7 +284,7 @@ Value KernelEmitter::loadLanes(const TensorRef &t, Value offset, Lanes lanes, Va
   Value ptr = gep(t.ptr, t.element, offset);
   Value v;
   if (mask) {
-    Value zero = isa<FloatType>(scalarType(raw)) ? floatConst(raw, 0) : intConst(raw, 0);
+    Value zero = ::mlir::isa<FloatType>(scalarType(raw)) ? floatConst(raw, 0) : intConst(raw, 0);
     v = maskedLoad(raw, ptr, mask, zero);
   } else {
     v = rawLoad(raw, ptr);
@@ -293,7 +293,7 @@ Value KernelEmitter::loadLanes(const TensorRef &t, Value offset, Lanes lanes, Va
 }
 
 void KernelEmitter::storeLanes(const TensorRef &t, Value offset, Value vector, Value mask) {
-  if (!isa<VectorType>(vector.getType()))
+  if (!::mlir::isa<VectorType>(vector.getType()))
     return storeElement(t, offset, vector);
   Value raw = narrowStorage(*this, vector, t.element);
   Value ptr = gep(t.ptr, t.element, offset);
@@ -365,7 +365,7 @@ Value KernelEmitter::gatherLanes(const TensorRef &t, Value offset, Value stride,
   Type ptrs = VectorType::get({p.lanes.n}, ptrType(), {p.lanes.scalable});
   Value addresses = LLVM::GEPOp::create(b, loc, ptrs, unit, t.ptr, ArrayRef<LLVM::GEPArg>{LLVM::GEPArg(offsets)});
   Value mask = p.mask ? p.mask : intConst(withLanes(i1(), p.lanes), 1);
-  Value zero = isa<FloatType>(scalarType(raw)) ? floatConst(raw, 0) : intConst(raw, 0);
+  Value zero = ::mlir::isa<FloatType>(scalarType(raw)) ? floatConst(raw, 0) : intConst(raw, 0);
   Value v = LLVM::masked_gather::create(b, loc, raw, addresses, mask, ValueRange{zero},
                                         std::max(1u, storageBits(t.element) / 8));
   return widenStorage(*this, v, t.element);
@@ -422,7 +422,7 @@ Value KernelEmitter::allocaBytes(uint64_t bytes, unsigned align) {
 // --- values ------------------------------------------------------------------------
 
 Value KernelEmitter::splat(Value scalar, Lanes lanes) {
-  if (lanes.isScalar() || isa<VectorType>(scalar.getType()))
+  if (lanes.isScalar() || ::mlir::isa<VectorType>(scalar.getType()))
     return scalar;
   return vector::BroadcastOp::create(b, loc, withLanes(scalar.getType(), lanes), scalar);
 }
@@ -485,7 +485,7 @@ static Value reduceExtreme(KernelEmitter &e, Value v, bool max, bool isUnsignedI
   if (!type)
     return v;
   using K = vector::CombiningKind;
-  bool isFloat = isa<FloatType>(type.getElementType());
+  bool isFloat = ::mlir::isa<FloatType>(type.getElementType());
   if (type.isScalable() || !isFloat) {
     K kind = isFloat ? (max ? K::MAXIMUMF : K::MINIMUMF)
                      : isUnsignedInt ? (max ? K::MAXUI : K::MINUI) : (max ? K::MAXSI : K::MINSI);
