@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+"""Small graphs by value: one per idea, each compiled once and run on several inputs and, where dimensions are dynamic, several shapes.
+
+usage: graphs.py [--build DIR] [--only REGEX]
+
+A graph is ONNX text; `$[3,4]` in it stands for a constant of seeded normal values. The oracle is onnxruntime without optimisation.
+"""
+import argparse
+import os
+import re
+import sys
+import tempfile
+import zlib
+
+import numpy as np
+
+from harness import Fault, Refused, Tally, Tools, error, oracle
+
+GRAPHS = []
+
+
+def graph(name, text, *shapes, limit=1e-5, opset=21, low=None, high=None):
+    """`shapes`: per run the dims of each input, in order; none means as declared."""
+    GRAPHS.append((name, text, shapes, limit, opset, low, high))
+
+
+# Contractions: extents that are no multiple of any tile, every operand a constant or not, epilogues, batches, transposes.
+graph("gemm_tails", "g (float[37,29] x) => (float[37,51] y) { y = Gemm(x, $[29,51], $[51]) }")
+graph("gemm_trans", "g (float[7,29] x) => (float y) { y = Gemm<transA=1, transB=1, alpha=0.5, beta=2.0>(x, $[9,7], $[29,1]) }")
+graph("matmul_relu_add", "g (float[m,64] x) => (float[m,48] y) { a = MatMul(x, $[64,48]) b = Add(a, $[48]) y = Relu(b) }", [[1, 64]], [[5, 64]], [[130, 64]])
+graph("matmul_two_inputs", "g (float[b,h,m,k] x, float[b,h,k,n] z) => (float[b,h,m,n] y) { y = MatMul(x, z) }", [[2, 3, 17, 8], [2, 3, 8, 33]], [[1, 1, 1, 1], [1, 1, 1, 1]])
+graph("matmul_broadcast", "g (float[5,1,4,6] x, float[3,6,2] z) => (float y) { y = MatMul(x, z) }")
+graph("matmul_vector", "g (float[6] x, float[4,6,2] z) => (float y) { y = MatMul(x, z) }")
+graph("einsum_attention", "g (float[b,q,h,d] x, float[b,k,h,d] z) => (float[b,h,q,k] y) { y = Einsum<equation=\"bqhd,bkhd->bhqk\">(x, z) }", [[2, 5, 3, 8], [2, 7, 3, 8]])
+graph("attention_block", """g (float[b,s,32] x) => (float[b,s,32] y) {
+  q0 = MatMul(x, $[32,32]) k0 = MatMul(x, $[32,32]) v0 = MatMul(x, $[32,32])
+  shape = Constant<value = int64[4] {0, 0, 4, 8}>()
+  q1 = Reshape(q0, shape) k1 = Reshape(k0, shape) v1 = Reshape(v0, shape)
+  q = Transpose<perm=[0,2,1,3]>(q1) k = Transpose<perm=[0,2,3,1]>(k1) v = Transpose<perm=[0,2,1,3]>(v1)
+  s0 = MatMul(q, k) scale = Constant<value = float {0.35}>() s1 = Mul(s0, scale) p = Softmax<axis=-1>(s1)
+  o0 = MatMul(p, v) o1 = Transpose<perm=[0,2,1,3]>(o0) back = Constant<value = int64[3] {0, 0, -1}>()
+  o2 = Reshape(o1, back) o3 = MatMul(o2, $[32,32]) y = Add(o3, x) }""", [[1, 16, 32]], [[3, 5, 32]])
+# Convolutions.
+graph("conv_3x3_pad", "g (float[1,5,19,23] x) => (float y) { a = Conv<pads=[1,1,1,1]>(x, $[17,5,3,3], $[17]) y = Relu(a) }")
+graph("conv_stride_asym", "g (float[2,3,15,14] x) => (float y) { y = Conv<pads=[0,1,2,1], strides=[2,3]>(x, $[8,3,3,5]) }")
+graph("conv_dilated", "g (float[1,4,20,20] x) => (float y) { y = Conv<dilations=[2,3], pads=[2,3,2,3]>(x, $[6,4,3,3]) }")
+graph("conv_1x1_residual", "g (float[1,16,7,9] x) => (float y) { a = Conv(x, $[16,16,1,1], $[16]) b = Add(a, x) y = Sigmoid(b) }")
+graph("conv_depthwise", "g (float[1,20,13,11] x) => (float y) { a = Conv<group=20, pads=[1,1,1,1], strides=[2,2]>(x, $[20,1,3,3], $[20]) y = HardSwish(a) }")
+graph("conv_groups", "g (float[1,12,9,9] x) => (float y) { y = Conv<group=3, pads=[2,2,2,2]>(x, $[6,4,5,5]) }")
+graph("conv_1d_dynamic", "g (float[b,3,t] x) => (float[b,7,u] y) { y = Conv<pads=[2,2], strides=[2]>(x, $[7,3,5]) }", [[1, 3, 50]], [[3, 3, 17]])
+graph("conv_2d_dynamic", "g (float[b,3,h,w] x) => (float[b,8,p,q] y) { a = Conv<pads=[1,1,1,1], strides=[2,2]>(x, $[8,3,3,3], $[8]) c = Relu(a) y = MaxPool<kernel_shape=[2,2], strides=[2,2]>(c) }",
+      [[1, 3, 32, 32]], [[2, 3, 17, 40]])
+graph("conv_3d", "g (float[1,2,5,6,7] x) => (float y) { y = Conv<pads=[1,1,1,1,1,1]>(x, $[4,2,3,3,3]) }")
+graph("conv_transpose", "g (float[1,4,7,9] x) => (float y) { y = ConvTranspose<strides=[2,2], pads=[1,1,1,1], output_padding=[1,1]>(x, $[4,5,3,3], $[5]) }")
+graph("batchnorm_after_conv", "g (float[1,3,8,8] x) => (float y) { a = Conv(x, $[6,3,3,3]) v0 = Constant<value = float[6] {1.0, 2.0, 0.5, 3.0, 0.1, 1.5}>() y = BatchNormalization(a, $[6], $[6], $[6], v0) }")
+# Pooling and resizing.
+graph("maxpool_ceil", "g (float[1,3,13,14] x) => (float y) { y = MaxPool<kernel_shape=[3,3], strides=[2,2], ceil_mode=1, pads=[1,0,1,0]>(x) }")
+graph("avgpool_count_pad", "g (float[1,3,13,14] x) => (float y, float z) { y = AveragePool<kernel_shape=[3,2], strides=[2,1], pads=[1,1,1,0], count_include_pad=1>(x) z = AveragePool<kernel_shape=[3,2], pads=[1,1,1,0]>(x) }")
+graph("global_pools", "g (float[2,9,5,3] x) => (float y, float z) { y = GlobalAveragePool(x) z = GlobalMaxPool(x) }")
+graph("resize_linear", "g (float[1,3,7,5] x) => (float y) { s = Constant<value = float[4] {1.0, 1.0, 2.0, 3.0}>() y = Resize<mode=\"linear\">(x, , s) }")
+graph("resize_nearest", "g (float[1,3,6,4] x) => (float y) { s = Constant<value = float[4] {1.0, 1.0, 2.0, 2.0}>() y = Resize<mode=\"nearest\", coordinate_transformation_mode=\"asymmetric\", nearest_mode=\"floor\">(x, , s) }")
+# Normalisations, reductions, softmax.
+graph("layernorm", "g (float[b,s,37] x) => (float[b,s,37] y) { y = LayerNormalization<axis=-1, epsilon=0.001>(x, $[37], $[37]) }", [[1, 4, 37]], [[2, 9, 37]])
+graph("instance_group_norm", "g (float[2,6,5,7] x) => (float y, float z) { y = InstanceNormalization(x, $[6], $[6]) z = GroupNormalization<num_groups=3>(x, $[6], $[6]) }")
+graph("softmax_axes", "g (float[3,33,5] x) => (float a, float b, float c) { a = Softmax<axis=0>(x) b = Softmax<axis=1>(x) c = LogSoftmax<axis=2>(x) }")
+graph("reductions", """g (float[n,7,5,3] x) => (float a, float b, float c, float d, float e) { two = Constant<value = int64[2] {1, 3}>() last = Constant<value = int64[1] {-1}>()
+  a = ReduceMean<keepdims=0>(x, two) b = ReduceMax(x, last) c = ReduceL2(x, two) d = ReduceSum<keepdims=0>(x) e = ReduceLogSumExp(x, two) }""", [[2, 7, 5, 3]], [[1, 7, 5, 3]])
+graph("argmax", "g (float[4,9,3] x) => (int64 a, int64 b) { a = ArgMax<axis=1, keepdims=0>(x) b = ArgMin<axis=-1, select_last_index=1>(x) }")
+# Elementwise and movement.
+graph("broadcast_chain", "g (float[a,1,c] x, float[b,1] z) => (float[a,b,c] y) { s = Add(x, z) t = Tanh(s) u = Mul(t, x) v = Sub(u, z) y = Exp(v) }", [[2, 1, 7], [5, 1]], [[1, 1, 64], [3, 1]])
+graph("transcendentals", "g (float[333] x) => (float a, float b, float c, float d, float e, float f) { a = Erf(x) b = Sin(x) c = Softplus(x) d = Gelu(x) e = Atan(x) f = Sqrt(x) }")
+graph("integer_arithmetic", "g (int64[40] x, int64[40] z) => (int64 a, int64 b, int64 c, bool d) { one = Constant<value = int64 {100}>() s = Add(z, one) a = Div(x, s) b = Mod(x, s) c = Max(x, z) d = Less(x, z) }", low=-50, high=50)
+graph("transpose_slice_concat", """g (float[3,8,10] x) => (float y, float z) { t = Transpose<perm=[2,0,1]>(x) b = Constant<value = int64[2] {-1, 1}>() e = Constant<value = int64[2] {-20, 7}>()
+  ax = Constant<value = int64[2] {0, 2}>() st = Constant<value = int64[2] {-3, 2}>() y = Slice(t, b, e, ax, st) z = Concat<axis=1>(t, t, t) }""")
+graph("gather_scatter", """g (float[9,4] x, int64[2,3] i) => (float a, float b) { a = Gather(x, i) k = Constant<value = int64[2,1] {2, -1}>() b = ScatterND(x, k, $[2,4]) }""", low=-9, high=9)
+graph("pad_split_tile", """g (float[2,6] x) => (float a, float b, float c) { p = Constant<value = int64[4] {1, 0, 0, 3}>() r = Constant<value = int64[2] {2, 3}>()
+  q = Pad<mode="reflect">(x, p) a, b = Split<axis=1, num_outputs=2>(q) c = Tile(x, r) }""")
+graph("nan_and_infinity", "g (float[6] x) => (float a, float b, bool c, float d) { k = Constant<value = float[6] {nan, inf, -inf, 0.0, -0.0, 1.0}>() a = Max(x, k) r = Relu(k) b = Add(r, x) c = IsNaN(k) d = ReduceMax(k) }")
+graph("topk_cumsum", "g (float[5,17] x) => (float v, int64 i, float s) { k = Constant<value = int64[1] {4}>() ax = Constant<value = int64 {1}>() v, i = TopK<axis=1>(x, k) s = CumSum<reverse=1>(x, ax) }")
+# Shapes that the data decide; control flow.
+graph("nonzero", "g (float[n,6] x) => (float[n,6] r, int64[2,k] y) { r = Relu(x) z = Cast<to=9>(r) y = NonZero(z) }", [[3, 6]], [[8, 6]])
+graph("shape_arithmetic", """g (float[b,s,24] x) => (float[b,s,4,6] y) { sh = Shape<start=0, end=2>(x) t = Constant<value = int64[2] {4, 6}>() n = Concat<axis=0>(sh, t) y = Reshape(x, n) }""", [[2, 3, 24]], [[1, 11, 24]])
+graph("range_expand", "g (float[n] x) => (float[n,n] y) { s = Shape(x) z = Constant<value = int64 {0}>() o = Constant<value = int64 {1}>() k = Squeeze(s) r = Range(z, k, o) f = Cast<to=1>(r) u = Unsqueeze(f, o) y = Mul(u, x) }", [[5]], [[12]])
+graph("if_captured", """g (float[4,5] x) => (float y) { s = ReduceSum<keepdims=0>(x) z = Constant<value = float {0.0}>() c = Greater(s, z)
+  y = If(c) <then_branch = t () => (float[4,5] a) { a = Add(x, s) }, else_branch = e () => (float[4,5] b) { b = Mul(x, s) }> }""")
+graph("loop_scan_outputs", """g (float[3] x) => (float[3] last, float[n,3] all) { n = Constant<value = int64 {5}>() t = Constant<value = bool {1}>()
+  last, all = Loop(n, t, x) <body = b (int64 i, bool c, float[3] v) => (bool c2, float[3] v2, float[3] o) { c2 = Identity(c) f = Cast<to=1>(i) v2 = Add(v, f) o = Mul(v2, x) }> }""")
+# Recurrent, quantised.
+graph("lstm_bidirectional", "g (float[t,b,6] x) => (float y, float h, float c) { y, h, c = LSTM<hidden_size=5, direction=\"bidirectional\">(x, $[2,20,6], $[2,20,5], $[2,40]) }", [[7, 2, 6]], [[1, 1, 6]])
+graph("gru", "g (float[t,b,6] x) => (float y, float h) { y, h = GRU<hidden_size=5, linear_before_reset=1>(x, $[1,15,6], $[1,15,5], $[1,30]) }", [[7, 2, 6]], [[3, 1, 6]])
+graph("qdq_matmul", """g (float[4,32] x) => (float y) { s = Constant<value = float {0.02}>() z = Constant<value = int8 {3}>() w = Constant<value = float {0.01}>()
+  q = QuantizeLinear(x, s, z) d = DequantizeLinear(q, s, z) k = QuantizeLinear($[32,24], w) e = DequantizeLinear(k, w) y = MatMul(d, e) }""")
+graph("dynamic_quantise", "g (float[3,40] x) => (uint8 q, float s, uint8 z) { q, s, z = DynamicQuantizeLinear(x) }")
+
+
+def weights(name, text):
+    """The text with each $[DIMS] replaced by a name, and the constants."""
+    rng, consts = np.random.Generator(np.random.PCG64(zlib.crc32(name.encode()))), {}
+
+    def one(m):
+        shape = [int(d) for d in m[1].split(",")]
+        key = f"weight{len(consts)}"
+        consts[key] = (rng.standard_normal(shape) / np.sqrt(max(1, np.prod(shape[1:])))).astype(np.float32)
+        return key
+
+    return re.sub(r"\$\[([\d,]+)\]", one, text), consts
+
+
+def build(name, text, opset):
+    import onnx
+    from onnx import numpy_helper
+    body, consts = weights(name, text)
+    model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : {opset}]> {body}')
+    model.graph.initializer.extend(numpy_helper.from_array(v, k) for k, v in consts.items())
+    onnx.checker.check_model(model)
+    return model
+
+
+def feeds_of(model, shapes, seed, low, high):
+    rng, feeds = np.random.Generator(np.random.PCG64(seed)), {}
+    for k, v in enumerate(model.graph.input):
+        t = v.type.tensor_type
+        shape = shapes[k] if shapes else [d.dim_value for d in t.shape.dim]
+        feeds[v.name] = rng.standard_normal(shape).astype(np.float32) if t.elem_type == 1 else rng.integers(low, high, shape).astype(np.int64)
+    return feeds
+
+
+def check(tools, name, text, shapes, limit, opset, low, high):
+    import onnx
+    model = build(name, text, opset)
+    with tempfile.TemporaryDirectory() as tmp:
+        path, bundle = os.path.join(tmp, name + ".onnx"), os.path.join(tmp, name + ".tsr")
+        onnx.save(model, path)
+        tools.compile(path, bundle)
+        ref = oracle(path)
+        for k, dims in enumerate([*(shapes or [None]), (shapes or [None])[0]]):
+            feeds = feeds_of(model, dims, k, low, high)
+            want = ref.run(None, feeds)
+            got = tools.run(bundle, feeds, len(want))
+            for i, (g, w) in enumerate(zip(got, want)):
+                e, why = error(g, w)
+                if not e <= limit:
+                    raise Fault(f"run {k} {dims or ''}: output {i}: {why or f'error {e:.2e} over {limit:g}'}")
+
+
+def main():
+    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ap.add_argument("--build")
+    ap.add_argument("--only", default="")
+    a = ap.parse_args()
+    tools, tally = Tools(a.build, timeout=120), Tally()
+    for g in GRAPHS:
+        if not re.search(a.only, g[0]):
+            continue
+        try:
+            check(tools, *g)
+            tally.ok(g[0])
+        except Refused as why:
+            tally.fail(g[0], f"refused: {why}")
+        except Fault as why:
+            tally.fail(g[0], str(why))
+    return tally.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,177 @@
+#!/usr/bin/env python3
+"""Runs the ONNX backend cases through the command line and compares with the status that is committed.
+
+usage: run.py [--build DIR] [--jobs N] [--budget SECONDS] [--filter REGEX] [--update] [--verbose]
+
+Every case is one `tessera run MODEL INPUTS` in a process of its own. Its status:
+  pass         every output agrees in count, dtype, shape and value (integers exactly, floats within the case's tolerance, NaN equals NaN)
+  refused      exit status 1: the model is not supported, and it was said
+  wrong-shape, wrong-value, crash, timeout
+A case that passed in status.csv and does not now, and one that is wrong or crashes now and did not before, is a failure. --budget takes the cases in
+an order that the commit decides, and stops after that many seconds. --update writes status.csv and dialects/Onnx/Conformance.md.
+"""
+import argparse
+import collections
+import csv
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TOP = os.path.dirname(os.path.dirname(HERE))
+sys.path[:0] = [HERE, os.path.join(TOP, "test", "e2e")]
+import cases  # noqa: E402
+from harness import CACHE, Tally, commit_seed  # noqa: E402
+
+STATUS = os.path.join(HERE, "status.csv")
+PAGE = os.path.join(TOP, "dialects", "Onnx", "Conformance.md")
+COLUMNS = ["pass", "refused", "wrong-value", "wrong-shape", "crash", "timeout"]
+
+
+class Differs(Exception):
+    """args: status, text."""
+
+
+def text(a):
+    return [x.decode("utf-8", "replace") if isinstance(x, bytes) else str(x) for x in np.asarray(a).reshape(-1)]
+
+
+def compare(got, want, rtol, atol, where):
+    if want is None or isinstance(want, dict):
+        if got != want:
+            raise Differs("wrong-value", f"{where} differs")
+        return
+    if isinstance(want, (list, tuple)):
+        if not isinstance(got, (list, tuple)) or len(got) != len(want):
+            raise Differs("wrong-shape", f"{where}: expected a sequence of {len(want)}")
+        for k, (g, w) in enumerate(zip(got, want)):
+            compare(g, w, rtol, atol, f"{where}[{k}]")
+        return
+    if not isinstance(got, (np.ndarray, np.generic)):
+        raise Differs("wrong-shape", f"{where}: expected a tensor, got {type(got).__name__}")
+    got, want = np.asarray(got), np.asarray(want)
+    if got.shape != want.shape:
+        raise Differs("wrong-shape", f"{where}: shape {list(got.shape)}, expected {list(want.shape)}")
+    if want.dtype == object or want.dtype.kind in "US":
+        if text(got) != text(want):
+            raise Differs("wrong-value", f"{where}: strings differ")
+        return
+    if got.dtype != want.dtype:
+        raise Differs("wrong-shape", f"{where}: {got.dtype}, expected {want.dtype}")
+    if want.dtype.kind in "iub" or "int" in want.dtype.name:
+        bad = got != want
+    else:
+        wide = want.dtype if want.dtype.kind == "c" else np.float64 if want.dtype == np.float64 else np.float32
+        if want.dtype.name == "bfloat16":
+            rtol = max(rtol, 2**-6)
+        with np.errstate(all="ignore"):
+            bad = ~np.isclose(got.astype(wide), want.astype(wide), rtol=rtol, atol=atol, equal_nan=True)
+    if np.any(bad):
+        k = int(np.argmax(bad.reshape(-1)))
+        raise Differs("wrong-value", f"{where}: {int(np.count_nonzero(bad))} of {want.size} differ, first {got.reshape(-1)[k]}, expected {want.reshape(-1)[k]}")
+
+
+def first_error(stderr):
+    lines = [x.strip() for x in stderr.splitlines() if x.strip()]
+    return next((x for x in lines if "error" in x.lower()), lines[-1] if lines else "")[:300]
+
+
+def judge(tool, folder, timeout):
+    """(status, operator, text) of one case."""
+    meta = json.load(open(os.path.join(folder, "meta.json")))
+    inputs = [os.path.join(folder, f"input_{i}.pb") for i in range(len(meta["input"]))]
+    with tempfile.TemporaryDirectory() as out:
+        try:
+            p = subprocess.run([tool, "run", os.path.join(folder, "model.onnx"), *inputs, "--output-dir", out, "--output-format", "pb"],
+                               stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=timeout)
+        except subprocess.TimeoutExpired:
+            return "timeout", meta["op"], f"over {timeout} s"
+        if p.returncode:
+            return "refused" if p.returncode == 1 else "crash", meta["op"], f"status {p.returncode}: {first_error(p.stderr)}"
+        try:
+            for i, kind in enumerate(meta["output"]):
+                path = os.path.join(out, f"output_{i}.pb")
+                if not os.path.exists(path):
+                    raise Differs("wrong-shape", f"output {i} is missing")
+                compare(cases.load(path, kind), cases.load(os.path.join(folder, f"output_{i}.pb"), kind), meta["rtol"], meta["atol"], f"output {i}")
+        except Differs as e:
+            return e.args[0], meta["op"], e.args[1]
+        except Exception as e:
+            return "wrong-shape", meta["op"], f"unreadable output: {e}"
+    return "pass", meta["op"], ""
+
+
+def page(rows):
+    ops = collections.defaultdict(collections.Counter)
+    for _, op, status in rows:
+        ops[op][status] += 1
+    total = collections.Counter(s for _, _, s in rows)
+    used = [c for c in COLUMNS if total[c]]
+    out = ["# Conformance", "", "Counts of the ONNX backend cases by operator and status, written by `tools/conformance/run.py --update`.",
+           "What is refused is refused with a message; a wrong value or a crash is a bug.", "",
+           "| operator | " + " | ".join(used) + " |", "|---|" + "---|" * len(used),
+           "| all | " + " | ".join(str(total[c]) for c in used) + " |"]
+    out += [f"| {op} | " + " | ".join(str(n[c] or "") for c in used) + " |" for op, n in sorted(ops.items())]
+    return "\n".join(out) + "\n"
+
+
+def main():
+    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ap.add_argument("--build", default=os.path.join(TOP, "build", "release"))
+    ap.add_argument("--data", default=os.path.join(CACHE, "conformance"))
+    ap.add_argument("--jobs", type=int, default=os.cpu_count())
+    ap.add_argument("--budget", type=float, default=1e9)
+    ap.add_argument("--timeout", type=float, default=60)
+    ap.add_argument("--filter", default="")
+    ap.add_argument("--update", action="store_true")
+    ap.add_argument("--verbose", action="store_true", help="name every case that does not pass")
+    a = ap.parse_args()
+    tool = os.path.join(os.path.abspath(a.build), "bin", "tessera")
+    if not os.path.exists(tool):
+        sys.exit(f"{tool} is not built: run tools/build.sh")
+    cases.make(a.data)
+    before = {r[0]: r for r in csv.reader(open(STATUS))} if os.path.exists(STATUS) else {}
+    names = sorted(f"{f}/{c}" for f in os.listdir(a.data) if os.path.isdir(os.path.join(a.data, f)) for c in os.listdir(os.path.join(a.data, f)))
+    names = [n for n in names if re.search(a.filter, n)]
+    if a.budget < 1e9:
+        random.Random(commit_seed()).shuffle(names)
+    end, tally, count, rows, better = time.time() + a.budget, Tally(), collections.Counter(), dict(before), 0
+
+    def one(name):
+        return (name, *judge(tool, os.path.join(a.data, name), a.timeout)) if time.time() < end else (name, None, "", "")
+
+    with ThreadPoolExecutor(a.jobs) as pool:
+        for name, status, op, why in pool.map(one, names):
+            if status is None:
+                continue
+            was = before.get(name, (name, op, "new"))[2]
+            rows[name] = (name, op, status)
+            count[status] += 1
+            better += status == "pass" != was
+            if status == "pass":
+                tally.ok(name)
+            elif was == status or (status == "refused" and was != "pass") or a.update:
+                tally.skipped += 1
+                if a.verbose:
+                    print(f"{status:11} {name}  {why}", flush=True)
+            else:
+                tally.fail(name, f"{status} (was {was}): {why}")
+    print(", ".join(f"{count[c]} {c}" for c in COLUMNS if count[c]), f"of {len(names)} cases;", f"{better} newly pass" + (" (--update records them)" if better and not a.update else ""))
+    if a.update:
+        with open(STATUS, "w", newline="") as f:
+            csv.writer(f, lineterminator="\n").writerows(sorted(rows.values()))
+        with open(PAGE, "w") as f:
+            f.write(page(sorted(rows.values())))
+    return tally.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
