@@ -49,21 +49,26 @@ def values(tools, entry, path, tmp, row):
     bundle = os.path.join(tmp, "model.tsr")
     row["compile_s"] = tools.compile(path, bundle)
     row["bytes"] = os.path.getsize(bundle)
+    runs = [(s, 1234 + k) for k, s in enumerate([entry["sizes"][0]] + entry["sizes"])]
+    compare(tools, entry, path, bundle, runs, row)
+    return bundle
+
+
+def compare(tools, entry, path, bundle, runs, row, runner=None):
+    """Runs the bundle on each of `runs` (sizes, seed) and compares; Fault where an output is off."""
     ref = oracle(path)
     limit = LIMIT["int8" if "int8" in entry["kind"] else "float"]
-    runs = [(s, 1234 + k) for k, s in enumerate([entry["sizes"][0]] + entry["sizes"])]
     row["error"] = 0.0
     for sizes, seed in runs:
         feeds = feeds_of(entry, sizes, seed)
         want = [plain(v) for v in ref.run(None, feeds)]
-        got = [plain(v) for v in tools.run(bundle, feeds, len(want))]
+        got = [plain(v) for v in tools.run(bundle, feeds, len(want), runner=runner)]
         where = f"seed {seed}" + (f", {','.join(f'{k}={v}' for k, v in sizes.items())}" if sizes else "")
         for i, (g, w) in enumerate(zip(got, want)):
             e, why = error(g, w)
             row["error"] = max(row["error"], e)
             if not e <= limit:
                 raise Fault(f"{where}: output {i}: {why or f'error {e:.2e} over {limit:g}'}")
-    return bundle
 
 
 def ort_times(session, feeds, seconds):

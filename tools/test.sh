@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# Sets up, builds and tests, from a bare machine or any state after it.
+#   test.sh          set-up, build, lit, Catch2, some value tests (minutes)
+#   test.sh --full   every suite, the slow ones sampled by the commit's hash when
+#                    time runs short: the public models and ONNX's backend cases
+#                    against onnxruntime, AArch64 under an emulator
+# Every suite runs, whatever failed before it. Logs: build/test-logs/SUITE.log.
+# The last line is "N passed, N failed"; the status is 1 if anything failed.
+set -uo pipefail
+full=
+case "${1:-}" in
+  '') ;;
+  --full) full=1 ;;
+  *) echo "usage: tools/test.sh [--full]" >&2; exit 2 ;;
+esac
+top=$(cd "$(dirname "$0")/.." && pwd)
+cd "$top"
+. tools/setup/paths.sh
+python=$tessera_python
+build=build/release
+logs=build/test-logs
+mkdir -p "$logs"
+start=$SECONDS passed=0 failed=0 rows=()
+limit=$((full ? 75 * 60 : 24 * 60)) # seconds for all; what is left bounds each suite
+
+left() { echo $((limit - (SECONDS - start))); }
+
+# suite NAME COMMAND...: the command's last "N passed, N failed[, N skipped]" counts.
+suite() {
+  local name=$1 begin=$SECONDS status=0 line p f s room
+  shift
+  room=$(left)
+  echo "== $name"
+  timeout --kill-after=20 "$((room > 60 ? room : 60))" "$@" </dev/null 2>&1 | tee "$logs/$name.log" | tail -n 40
+  status=${PIPESTATUS[0]}
+  line=$(grep -E '^[0-9]+ passed, [0-9]+ failed' "$logs/$name.log" | tail -n 1)
+  p=$(sed -n 's/^\([0-9]*\) passed.*/\1/p' <<<"$line")
+  f=$(sed -n 's/.*, \([0-9]*\) failed.*/\1/p' <<<"$line")
+  s=$(sed -n 's/.*, \([0-9]*\) skipped.*/\1/p' <<<"$line")
+  p=${p:-0} f=${f:-0} s=${s:-0}
+  if [[ $status -ne 0 && $f -eq 0 ]]; then
+    f=1
+    echo "$name: ended with status $status$([[ $status -eq 124 || $status -eq 137 ]] && echo ' (time)')"
+  fi
+  passed=$((passed + p)) failed=$((failed + f))
+  rows+=("$(printf '%-12s %7s %8d %8d %8d' "$name" "$(awk -v s=$((SECONDS - begin)) 'BEGIN {printf "%.1f", s / 60}')" "$p" "$f" "$s")")
+  [[ $f -eq 0 ]]
+}
+
+finish() {
+  printf '\n%-12s %7s %8s %8s %8s\n' suite minutes passed failed skipped
+  printf '%s\n' "${rows[@]}"
+  printf '%-12s %7s\n' all "$(awk -v s=$((SECONDS - start)) 'BEGIN {printf "%.1f", s / 60}')"
+  echo "$passed passed, $failed failed"
+  exit $((failed > 0))
+}
+
+# Counts of a JUnit file, as a line that suite() reads.
+junit() {
+  "$python" - "$1" <<'P'
+import sys, xml.etree.ElementTree as E
+cases = list(E.parse(sys.argv[1]).iter("testcase"))
+bad = sum(c.find("failure") is not None or c.find("error") is not None for c in cases)
+skip = sum(c.find("skipped") is not None for c in cases)
+print(f"{len(cases) - bad - skip} passed, {bad} failed" + (f", {skip} skipped" if skip else ""))
+P
+}
+
+lit() {
+  lit-22 -sv --xunit-xml-output "$logs/lit.xml" "$build/test/lit"
+  local status=$?
+  junit "$logs/lit.xml"
+  return $status
+}
+
+unit() {
+  "$build/bin/tessera-unit" --reporter console --reporter "JUnit::out=$logs/unit.xml"
+  local status=$?
+  junit "$logs/unit.xml"
+  return $status
+}
+export -f lit unit junit
+export python build logs
+
+suite setup tools/setup/setup.sh ${full:+--full} || finish
+suite build tools/build.sh release || finish
+if [[ -n $(find test/lit -name '*.mlir' -o -name '*.onnxtxt' -o -name '*.test' | head -n 1) ]]; then suite lit bash -c lit; fi
+if [[ -x $build/bin/tessera-unit ]]; then suite unit bash -c unit; fi
+if [[ -x $build/bin/tessera ]]; then
+  suite graphs "$python" test/e2e/graphs.py
+  if [[ -z $full ]]; then
+    suite models "$python" test/e2e/models.py magika silero_vad ppocr_cls
+    suite conformance "$python" -W ignore tools/conformance/run.py --budget 180
+  else
+    suite cases "$python" test/e2e/cases.py
+    suite aarch64 "$python" test/e2e/aarch64.py --budget $(($(left) / 4))
+    suite models "$python" test/e2e/models.py --bench 3 --budget $(($(left) / 2)) --table "$logs/models.md" --json "$logs/models.json"
+    [[ -f $logs/models.md ]] && cat "$logs/models.md"
+    suite conformance "$python" -W ignore tools/conformance/run.py --budget $(($(left) * 3 / 4))
+  fi
+fi
+finish
