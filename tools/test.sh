@@ -31,8 +31,8 @@ suite() {
   shift
   room=$(left)
   echo "== $name"
-  timeout --kill-after=20 "$((room > 60 ? room : 60))" "$@" </dev/null 2>&1 | tee "$logs/$name.log" | tail -n 40
-  status=${PIPESTATUS[0]}
+  timeout --kill-after=20 "$((room > 60 ? room : 60))" "$@" </dev/null >"$logs/$name.log" 2>&1
+  status=$?
   line=$(grep -E '^[0-9]+ passed, [0-9]+ failed' "$logs/$name.log" | tail -n 1)
   p=$(sed -n 's/^\([0-9]*\) passed.*/\1/p' <<<"$line")
   f=$(sed -n 's/.*, \([0-9]*\) failed.*/\1/p' <<<"$line")
@@ -42,6 +42,7 @@ suite() {
     f=1
     echo "$name: ended with status $status$([[ $status -eq 124 || $status -eq 137 ]] && echo ' (time)')"
   fi
+  grep -q . "$logs/$name.log" && tail -n "$((f > 0 ? 80 : 12))" "$logs/$name.log" | cut -c1-400
   passed=$((passed + p)) failed=$((failed + f))
   rows+=("$(printf '%-12s %7s %8d %8d %8d' "$name" "$(awk -v s=$((SECONDS - begin)) 'BEGIN {printf "%.1f", s / 60}')" "$p" "$f" "$s")")
   [[ $f -eq 0 ]]
