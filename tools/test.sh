@@ -84,6 +84,7 @@ export -f lit unit junit
 export python build logs
 
 suite setup tools/setup/setup.sh ${full:+--full} || finish
+suite lint "$python" tools/lint.py
 suite build tools/build.sh release || finish
 if [[ -n $(find test/lit -name '*.mlir' -o -name '*.onnxtxt' -o -name '*.test' | head -n 1) ]]; then suite lit bash -c lit; fi
 if [[ -x $build/bin/tessera-unit ]]; then suite unit bash -c unit; fi
