@@ -32,7 +32,7 @@ struct PlanScalar {
 
 enum class CommandKind : uint8_t {
   Dispatch, Scalars, Copy, Jump, BranchZero, Allocate, Release, Bind, Check,
-  Fence, Fill
+  Fence, Fill, StoreInt
 };
 
 struct PlanCommand {

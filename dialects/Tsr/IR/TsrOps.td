@@ -85,6 +85,18 @@ def Tsr_DispatchOp : Tsr_Op<"dispatch", [IsolatedFromAbove, SingleBlock, Pure]> 
   let assemblyFormat = "$kernel_class `(` $inputs `)` attr-dict `:` functional-type($inputs, $outputs) $body";
 }
 
+def Tsr_UndefinedOp : Tsr_Op<"undefined", [Pure]> {
+  let summary = "a value that nothing reads";
+  let description = [{
+    Stands for an operand whose contents only shape a result: the sizes are
+    known symbolically, so the data are never computed (the shape operand of
+    Reshape, Expand, ConstantOfShape, ...). A kernel takes the sizes from its
+    result instead.
+  }];
+  let results = (outs AnyType:$result);
+  let assemblyFormat = "attr-dict `:` type($result)";
+}
+
 def Tsr_YieldOp : Tsr_Op<"yield", [Pure, Terminator, ReturnLike]> {
   let summary = "ends the body of a dispatch";
   let arguments = (ins Variadic<AnyType>:$values);

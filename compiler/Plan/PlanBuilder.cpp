@@ -1,0 +1,552 @@
+#include "compiler/Plan/PlanBuilder.h"
+#include "compiler/Plan/PlanBuilderImpl.h"
+#include "dialects/Onnx/IR/OnnxUtils.h"
+
+using namespace mlir;
+using tessera::onnx::Sym;
+using tessera::onnx::SymKind;
+
+namespace tessera {
+
+// --- registers -----------------------------------------------------------------
+
+bool PlanBuilder::knownAtPrepare(Sym s) {
+  auto it = prepareKnown.find(s);
+  if (it != prepareKnown.end())
+    return it->second;
+  bool known = s->kind != SymKind::Data && s->kind != SymKind::Extent && s->kind != SymKind::BlockDim &&
+               llvm::all_of(s->operands, [&](Sym o) { return knownAtPrepare(o); });
+  return prepareKnown[s] = known;
+}
+
+uint32_t PlanBuilder::lookup(Sym s) {
+  if (auto it = prepareRegs.find(s); it != prepareRegs.end())
+    return it->second;
+  for (auto &scope : llvm::reverse(scopes))
+    if (auto it = scope.find(s); it != scope.end())
+      return it->second;
+  return kNone;
+}
+
+static ScalarOp scalarOp(SymKind kind) {
+  switch (kind) {
+  case SymKind::Add: return ScalarOp::Add;
+  case SymKind::Sub: return ScalarOp::Sub;
+  case SymKind::Mul: return ScalarOp::Mul;
+  case SymKind::FloorDiv: return ScalarOp::FloorDiv;
+  case SymKind::CeilDiv: return ScalarOp::CeilDiv;
+  case SymKind::TruncDiv: return ScalarOp::TruncDiv;
+  case SymKind::Mod: return ScalarOp::Mod;
+  case SymKind::Min: return ScalarOp::Min;
+  case SymKind::Max: return ScalarOp::Max;
+  case SymKind::Equal: return ScalarOp::Equal;
+  case SymKind::Less: return ScalarOp::Less;
+  case SymKind::Select: return ScalarOp::Select;
+  case SymKind::Constant:
+  case SymKind::InputDim:
+  case SymKind::Data:
+  case SymKind::Extent:
+  case SymKind::BlockDim: break;
+  }
+  llvm_unreachable("a leaf is not an operation");
+}
+
+void PlanBuilder::emitScalar(const PlanScalar &s, bool prepare) {
+  if (prepare) {
+    prepareScalars.push_back(s);
+    return;
+  }
+  if (plan.commands.empty() || plan.commands.back().kind != CommandKind::Scalars || labelHere)
+    command({.kind = CommandKind::Scalars, .a = static_cast<uint32_t>(runScalars.size()), .b = 0});
+  ++plan.commands.back().b;
+  runScalars.push_back(s);
+}
+
+uint32_t PlanBuilder::reg(Sym s) {
+  if (uint32_t r = lookup(s); r != kNone)
+    return r;
+  bool prepare = knownAtPrepare(s);
+  PlanScalar scalar;
+  switch (s->kind) {
+  case SymKind::Constant:
+    scalar.op = ScalarOp::Constant;
+    scalar.imm = s->imm;
+    break;
+  case SymKind::InputDim:
+    scalar.op = ScalarOp::InputDim;
+    scalar.a = cast<BlockArgument>(s->value).getArgNumber();
+    scalar.b = s->imm;
+    break;
+  case SymKind::Data: {
+    Value holder = l.resolve(s->value);
+    scalar.op = ScalarOp::LoadInt;
+    scalar.a = use(bufferOf(holder));
+    scalar.b = onnxElementType(cast<RankedTensorType>(holder.getType()).getElementType());
+    scalar.imm = s->imm;
+    break;
+  }
+  case SymKind::Extent:
+  case SymKind::BlockDim:
+    assert(false && "found by its kernel or loop before it is used");
+    return constantReg(0);
+  default: {
+    uint32_t regs[3] = {kNone, kNone, kNone};
+    for (auto [i, o] : llvm::enumerate(s->operands))
+      regs[i] = reg(o);
+    scalar.op = scalarOp(s->kind);
+    scalar.a = regs[0];
+    scalar.b = regs[1];
+    scalar.c = regs[2];
+  }
+  }
+  scalar.dst = plan.registers++;
+  emitScalar(scalar, prepare);
+  (prepare ? prepareRegs : scopes.back())[s] = scalar.dst;
+  return scalar.dst;
+}
+
+uint32_t PlanBuilder::constantReg(int64_t v) { return reg(l.shapes->context().constant(v)); }
+
+/// `phi` takes the value of `source`: joins of branches and loops.
+void PlanBuilder::assign(uint32_t phi, uint32_t source) {
+  emitScalar({.op = ScalarOp::Add, .dst = phi, .a = source, .b = constantReg(0)}, false);
+}
+
+// --- buffers ---------------------------------------------------------------------
+
+Sym PlanBuilder::sizeOf(ArrayRef<Sym> dims, Type element) {
+  onnx::SymContext &ctx = l.shapes->context();
+  Sym count = ctx.product(dims);
+  unsigned bits = onnx::getStorageBits(element);
+  if (bits % 8 == 0)
+    return ctx.mul(count, ctx.constant(bits / 8));
+  return ctx.ceilDiv(ctx.mul(count, ctx.constant(bits)), ctx.constant(8));
+}
+
+uint32_t PlanBuilder::newBuffer(BufferKind kind, StringRef name) {
+  PlanBuffer buffer;
+  buffer.kind = kind;
+  buffer.name = name.str();
+  buffer.firstCommand = buffer.lastCommand = plan.commands.size();
+  plan.buffers.push_back(buffer);
+  plan.constantOf.push_back(kNone);
+  return plan.buffers.size() - 1;
+}
+
+/// A temporary of `size` bytes; placed at run time if only a run knows its size.
+uint32_t PlanBuilder::newTemporary(Sym size, StringRef name) {
+  uint32_t id;
+  if (auto bytes = size->constant()) {
+    id = newBuffer(BufferKind::Temporary, name);
+    plan.buffers[id].sizeBytes = *bytes;
+  } else if (knownAtPrepare(size)) {
+    uint32_t r = reg(size);
+    id = newBuffer(BufferKind::Temporary, name);
+    plan.buffers[id].sizeRegister = r;
+  } else {
+    uint32_t r = reg(size);
+    id = newBuffer(BufferKind::Dynamic, name);
+    plan.buffers[id].sizeRegister = r;
+    plan.buffers[id].pool = 1;
+    command({.kind = CommandKind::Allocate, .a = id, .b = r});
+    dynamicDepth[id] = scopes.size();
+  }
+  return id;
+}
+
+uint32_t PlanBuilder::rootOf(uint32_t buffer) {
+  while (plan.buffers[buffer].aliasOf != kNone)
+    buffer = plan.buffers[buffer].aliasOf;
+  return buffer;
+}
+
+/// Notes that the next command reads or writes `buffer`.
+uint32_t PlanBuilder::use(uint32_t buffer) {
+  uint32_t now = plan.commands.size();
+  for (uint32_t b = buffer;; b = plan.buffers[b].aliasOf) {
+    plan.buffers[b].lastCommand = std::max(plan.buffers[b].lastCommand, now);
+    if (plan.buffers[b].aliasOf == kNone)
+      return buffer;
+  }
+}
+
+uint32_t PlanBuilder::constantBuffer(ElementsAttr attr, std::optional<cpu::Packed> packed, StringRef name) {
+  PlanConstant constant;
+  auto owned = std::make_shared<SmallVector<char, 0>>();
+  if (packed) {
+    auto bytes = std::make_shared<std::vector<uint8_t>>(std::move(packed->bytes));
+    constant.data = bytes->data();
+    constant.size = bytes->size();
+    constant.owner = bytes;
+  } else {
+    auto bytes = onnx::getRawBytes(attr, *owned);
+    assert(bytes && "strings have no buffer form");
+    constant.data = reinterpret_cast<const uint8_t *>(bytes->data());
+    constant.size = bytes->size();
+    constant.owner = owned;
+  }
+  uint32_t id = newBuffer(BufferKind::Constant, name);
+  plan.buffers[id].sizeBytes = constant.size;
+  plan.constantOf[id] = plan.constants.size();
+  plan.constants.push_back(std::move(constant));
+  return id;
+}
+
+uint32_t PlanBuilder::bufferOf(Value v) {
+  if (auto it = buffers.find(v); it != buffers.end())
+    return it->second;
+  ElementsAttr constant = onnx::getConstant(v);
+  assert(constant && "a value is computed before it is used");
+  return buffers[v] = constantBuffer(constant, std::nullopt, onnx::getNodeName(v.getDefiningOp()));
+}
+
+// --- commands ----------------------------------------------------------------------
+
+uint32_t PlanBuilder::command(PlanCommand c) {
+  labelHere = false;
+  plan.commands.push_back(c);
+  return plan.commands.size() - 1;
+}
+
+/// The next command is a jump target: nothing is appended to the one before.
+uint32_t PlanBuilder::label() {
+  labelHere = true;
+  return plan.commands.size();
+}
+
+void PlanBuilder::copy(uint32_t from, uint32_t to, uint32_t bytesReg, uint32_t toOffset) {
+  use(from);
+  use(to);
+  command({.kind = CommandKind::Copy, .a = from, .b = to, .c = bytesReg, .d = toOffset});
+}
+
+uint32_t PlanBuilder::string(const std::string &text) {
+  auto it = llvm::find(plan.strings, text);
+  if (it != plan.strings.end())
+    return it - plan.strings.begin();
+  plan.strings.push_back(text);
+  return plan.strings.size() - 1;
+}
+
+void PlanBuilder::checks(Operation *op, bool atPrepare) {
+  for (const onnx::ShapeRequirement &r : l.shapes->requirements()) {
+    bool early = knownAtPrepare(r.condition);
+    if (early != atPrepare || (op ? r.op != op : !l.live.contains(r.op)) || r.condition->isConstant(1))
+      continue;
+    uint32_t condition = reg(r.condition);
+    command({.kind = CommandKind::Check, .a = condition, .b = string(r.message)});
+  }
+}
+
+uint32_t PlanBuilder::kernel(tsr::DispatchOp op, const cpu::KernelBuilder *builder, bool extents) {
+  std::string key;
+  llvm::raw_string_ostream os(key);
+  os << (extents ? "extents " : "");
+  for (unsigned i = 0; i < op.getInputs().size(); ++i)
+    os << (onnx::getConstant(op.getInputs()[i]) ? (builder->packs(op, i, arch) ? 'p' : 'c') : '.');
+  op->print(os, OpPrintingFlags().useLocalScope());
+  auto [it, fresh] = kernelOf.try_emplace(key, plan.kernels.size());
+  SmallVector<std::string> origin;
+  for (Operation &inner : *op.getBodyBlock())
+    if (StringRef name = onnx::getNodeName(&inner); !name.empty() && !inner.hasTrait<OpTrait::ConstantLike>())
+      origin.push_back(name.str());
+  if (fresh) {
+    PlanKernel k;
+    k.kernelClass = tsr::stringifyKernelClass(op.getKernelClass()).str();
+    k.name = op.getRootOp() ? op.getRootOp()->getName().stripDialect().str() : "Elementwise";
+    if (extents)
+      k.name += ".extents";
+    plan.kernels.push_back(k);
+    sources.push_back({op, extents});
+  }
+  PlanKernel &k = plan.kernels[it->second];
+  for (const std::string &name : origin)
+    if (!llvm::is_contained(k.origin, name))
+      k.origin.push_back(name);
+  return it->second;
+}
+
+LogicalResult PlanBuilder::dispatch(tsr::DispatchOp op) {
+  cpu::Reasons reasons;
+  const cpu::KernelBuilder *builder = cpu::builderOf(op, reasons);
+  if (!builder)
+    return op.emitError("no kernel: ") << (reasons.all.empty() ? "" : reasons.all.front());
+  for (Operation &inner : *op.getBodyBlock())
+    checks(&inner, false);
+
+  SmallVector<uint32_t> inputs;
+  for (auto [i, in] : llvm::enumerate(op.getInputs())) {
+    ElementsAttr constant = onnx::getConstant(in);
+    if (constant && builder->packs(op, i, arch)) {
+      auto packed = builder->pack(op, i, constant, arch);
+      if (!packed)
+        return op.emitError("operand ") << i << " cannot be packed";
+      inputs.push_back(constantBuffer(constant, std::move(packed), onnx::getNodeName(in.getDefiningOp())));
+    } else {
+      inputs.push_back(bufferOf(in));
+    }
+  }
+  Operation *root = op.getRootOp();
+  if (unsigned count = root ? builder->extentCount(root) : 0)
+    findExtents(op, builder, inputs, count);
+
+  cpu::DispatchSizes sizes{l.shapes->context(), {}, {}};
+  for (Value v : op.getInputs())
+    sizes.operands.emplace_back(l.dims(v));
+  for (Value v : op.getOutputs())
+    sizes.results.emplace_back(l.dims(v));
+
+  SmallVector<uint32_t> operands(inputs);
+  for (Value v : op.getOutputs()) {
+    StringRef name;
+    if (Operation *def = op.getBodyBlock()->getTerminator()->getOperand(cast<OpResult>(v).getResultNumber()).getDefiningOp())
+      name = onnx::getNodeName(def);
+    Sym size = sizeOf(l.dims(v), cast<RankedTensorType>(v.getType()).getElementType());
+    uint32_t id = newTemporary(size, name);
+    buffers[v] = id;
+    operands.push_back(id);
+  }
+  if (Sym bytes = builder->scratchBytes(op, sizes))
+    operands.push_back(newTemporary(bytes, "scratch"));
+  else
+    operands.push_back(nullBuffer());
+  Sym count = builder->workgroups(op, sizes);
+  emitDispatch(kernel(op, builder, false), operands, op, count ? reg(count) : kNone,
+               root && builder->flushesDenormals(root));
+  return success();
+}
+
+/// A buffer of no bytes: stands for absent scratch.
+uint32_t PlanBuilder::nullBuffer() {
+  if (noBuffer == kNone)
+    noBuffer = newBuffer(BufferKind::Temporary, "none");
+  return noBuffer;
+}
+
+void PlanBuilder::emitDispatch(uint32_t kernelId, ArrayRef<uint32_t> operands, tsr::DispatchOp op,
+                               uint32_t workgroups, bool flush) {
+  SmallVector<uint32_t> scalars;
+  for (Sym s : l.symbols[op])
+    scalars.push_back(reg(s));
+  scalars.push_back(workgroups == kNone ? constantReg(1) : workgroups);
+  for (uint32_t b : operands)
+    use(b);
+  PlanCommand c{.kind = CommandKind::Dispatch, .a = kernelId};
+  c.b = plan.operands.size();
+  c.c = operands.size();
+  plan.operands.insert(plan.operands.end(), operands.begin(), operands.end());
+  c.d = plan.operands.size();
+  c.e = scalars.size();
+  plan.operands.insert(plan.operands.end(), scalars.begin(), scalars.end());
+  c.f = workgroups;
+  c.flushDenormals = flush;
+  command(c);
+}
+
+void PlanBuilder::findExtents(tsr::DispatchOp op, const cpu::KernelBuilder *builder, ArrayRef<uint32_t> inputs,
+                              unsigned count) {
+  uint32_t extents = newTemporary(l.shapes->context().constant(8 * count), "extents");
+  SmallVector<uint32_t> operands(inputs);
+  operands.push_back(extents);
+  operands.push_back(nullBuffer());
+  // The extents kernel takes its own sizes: none of the results', which it finds.
+  SmallVector<Sym> saved = l.symbols[op];
+  SmallVector<Sym> known;
+  for (Sym s : saved)
+    known.push_back(s->kind == SymKind::Extent ? l.shapes->context().constant(0) : s);
+  l.symbols[op] = known;
+  emitDispatch(kernel(op, builder, true), operands, op, kNone, false);
+  l.symbols[op] = saved;
+  unsigned k = 0;
+  for (Value result : op.getRootOp()->getResults())
+    for (Sym d : l.dims(result))
+      if (d->kind == SymKind::Extent && d->value == result && k < count && lookup(d) == kNone) {
+        PlanScalar load{.op = ScalarOp::LoadInt, .dst = plan.registers++, .a = use(extents), .b = 7, .imm = k++};
+        emitScalar(load, false);
+        scopes.back()[d] = load.dst;
+      }
+}
+
+LogicalResult PlanBuilder::block(Block &body) {
+  for (Operation &op : body) {
+    if (auto d = dyn_cast<tsr::DispatchOp>(op)) {
+      if (failed(dispatch(d)))
+        return failure();
+      continue;
+    }
+    if (!l.live.contains(&op) || op.hasTrait<OpTrait::IsTerminator>() || op.hasTrait<OpTrait::ConstantLike>())
+      continue;
+    if (isView(&op)) {
+      checks(&op, false);
+      uint32_t source = bufferOf(op.getOperand(0));
+      uint32_t id = newBuffer(plan.buffers[rootOf(source)].kind, onnx::getNodeName(&op));
+      PlanBuffer &b = plan.buffers[id];
+      b.aliasOf = source;
+      b.sizeBytes = plan.buffers[source].sizeBytes;
+      b.sizeRegister = plan.buffers[source].sizeRegister;
+      b.pool = plan.buffers[source].pool;
+      buffers[op.getResult(0)] = id;
+      continue;
+    }
+    StringRef name = op.getName().getStringRef();
+    if (name == "onnx.If") {
+      if (failed(branch(&op)))
+        return failure();
+    } else if (name == "onnx.Loop") {
+      if (failed(loop(&op)))
+        return failure();
+    } else {
+      return op.emitError("operator ") << name << " of node '" << onnx::getNodeName(&op) << "' has no plan";
+    }
+  }
+  return success();
+}
+
+// --- the function's borders ---------------------------------------------------------
+
+void PlanBuilder::inputs() {
+  for (BlockArgument arg : l.func.getArguments()) {
+    unsigned i = arg.getArgNumber();
+    auto type = cast<RankedTensorType>(arg.getType());
+    PlanTensor t;
+    if (auto name = l.func.getArgAttrOfType<StringAttr>(i, "onnx.name"))
+      t.name = name.str();
+    t.elementType = onnxElementType(type.getElementType());
+    auto names = l.func.getArgAttrOfType<ArrayAttr>(i, "onnx.dims");
+    for (auto [axis, d] : llvm::enumerate(l.dims(arg))) {
+      PlanDim dim;
+      if (auto c = d->constant())
+        dim.value = *c;
+      else
+        dim.reg = reg(d);
+      if (names && axis < names.size())
+        if (auto s = dyn_cast<StringAttr>(names[axis]))
+          dim.name = s.str();
+      t.dims.push_back(dim);
+    }
+    Sym size = sizeOf(l.dims(arg), type.getElementType());
+    uint32_t id = newBuffer(BufferKind::Input, t.name);
+    if (auto bytes = size->constant())
+      plan.buffers[id].sizeBytes = *bytes;
+    else
+      plan.buffers[id].sizeRegister = reg(size);
+    buffers[arg] = t.buffer = id;
+    if (auto fallback = l.func.getArgAttrOfType<ElementsAttr>(i, "onnx.default"))
+      t.defaultBuffer = constantBuffer(fallback, std::nullopt, t.name);
+    plan.inputs.push_back(std::move(t));
+  }
+}
+
+void PlanBuilder::outputs() {
+  Operation *ret = l.func.getBody().front().getTerminator();
+  llvm::DenseSet<uint32_t> taken;
+  for (auto [i, v] : llvm::enumerate(ret->getOperands())) {
+    auto type = cast<RankedTensorType>(v.getType());
+    PlanTensor t;
+    if (auto name = l.func.getResultAttrOfType<StringAttr>(i, "onnx.name"))
+      t.name = name.str();
+    t.elementType = onnxElementType(type.getElementType());
+    for (Sym d : l.dims(v)) {
+      PlanDim dim;
+      if (auto c = d->constant())
+        dim.value = *c;
+      else
+        dim.reg = reg(d);
+      t.dims.push_back(dim);
+    }
+    uint32_t id = bufferOf(v), root = rootOf(id);
+    BufferKind kind = plan.buffers[root].kind;
+    bool own = (kind == BufferKind::Temporary || kind == BufferKind::Dynamic) && taken.insert(root).second;
+    if (!own) { // an input, a constant, or a value that is already another output
+      Sym size = sizeOf(l.dims(v), type.getElementType());
+      uint32_t fresh = newTemporary(size, t.name);
+      copy(id, fresh, reg(size));
+      id = root = fresh;
+      taken.insert(root);
+    }
+    if (plan.buffers[root].kind == BufferKind::Temporary)
+      plan.buffers[root].kind = BufferKind::Output;
+    t.buffer = id;
+    plan.outputs.push_back(std::move(t));
+  }
+  // Outputs live until the host has read them.
+  for (const PlanTensor &t : plan.outputs) {
+    use(t.buffer);
+    held.insert(rootOf(t.buffer));
+  }
+}
+
+/// Inserts the release of each dynamic buffer after its last use, where that
+/// is in straight-line code; what a branch or loop touches lives until its end.
+void PlanBuilder::finish() {
+  for (const auto &[begin, end] : spans)
+    for (PlanBuffer &b : plan.buffers)
+      if (b.firstCommand < begin && b.lastCommand >= begin && b.lastCommand < end)
+        b.lastCommand = end;
+  for (uint32_t id = 0; id < plan.buffers.size(); ++id) // aliases keep their storage alive
+    if (plan.buffers[id].aliasOf != kNone) {
+      PlanBuffer &root = plan.buffers[rootOf(id)];
+      root.lastCommand = std::max(root.lastCommand, plan.buffers[id].lastCommand);
+    }
+  uint32_t shift = prepareScalars.size();
+  for (PlanCommand &c : plan.commands)
+    if (c.kind == CommandKind::Scalars)
+      c.a += shift;
+  plan.prepareEnd = shift;
+  plan.scalars = std::move(prepareScalars);
+  plan.scalars.insert(plan.scalars.end(), runScalars.begin(), runScalars.end());
+  plan.pools = {{.name = "arena"}, {.name = "dynamic", .growing = true}};
+}
+
+LogicalResult PlanBuilder::run() {
+  scopes.emplace_back();
+  inputs();
+  checks(nullptr, true);
+  if (failed(block(l.func.getBody().front())))
+    return failure();
+  outputs();
+  finish();
+  return success();
+}
+
+FailureOr<BuiltPlan> buildPlan(Lowering &l, cpu::Arch arch) {
+  for (auto types : {l.func.getArgumentTypes(), l.func.getResultTypes()})
+    for (Type t : types)
+      if (!isa<RankedTensorType>(t) || !onnxElementType(cast<RankedTensorType>(t).getElementType()) ||
+          !onnx::getStorageBits(cast<RankedTensorType>(t).getElementType()))
+        return l.func.emitError("inputs and outputs of type ") << onnx::getTypeName(t) << " are not supported";
+  PlanBuilder builder(l, arch);
+  if (failed(builder.run()))
+    return failure();
+  return BuiltPlan{std::move(builder.plan), std::move(builder.sources)};
+}
+
+int32_t onnxElementType(Type element) {
+  if (element.isF32()) return 1;
+  if (auto i = dyn_cast<IntegerType>(element)) {
+    bool u = i.isUnsigned();
+    switch (i.getWidth()) {
+    case 1: return 9;
+    case 2: return u ? 25 : 26;
+    case 4: return u ? 21 : 22;
+    case 8: return u ? 2 : 3;
+    case 16: return u ? 4 : 5;
+    case 32: return u ? 12 : 6;
+    case 64: return u ? 13 : 7;
+    default: return 0;
+    }
+  }
+  if (element.isF16()) return 10;
+  if (element.isF64()) return 11;
+  if (element.isBF16()) return 16;
+  if (isa<Float8E4M3FNType>(element)) return 17;
+  if (isa<Float8E4M3FNUZType>(element)) return 18;
+  if (isa<Float8E5M2Type>(element)) return 19;
+  if (isa<Float8E5M2FNUZType>(element)) return 20;
+  if (isa<Float4E2M1FNType>(element)) return 23;
+  if (isa<Float8E8M0FNUType>(element)) return 24;
+  if (auto c = dyn_cast<ComplexType>(element)) return c.getElementType().isF32() ? 14 : 15;
+  return 0;
+}
+
+} // namespace tessera

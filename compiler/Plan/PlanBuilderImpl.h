@@ -1,0 +1,73 @@
+// State shared by the parts of the plan builder: straight-line code
+// (PlanBuilder.cpp) and control flow (ControlFlow.cpp).
+#ifndef TESSERA_COMPILER_PLAN_PLANBUILDERIMPL_H
+#define TESSERA_COMPILER_PLAN_PLANBUILDERIMPL_H
+
+#include "compiler/Plan/PlanBuilder.h"
+
+#include <map>
+
+namespace tessera {
+
+class PlanBuilder {
+public:
+  PlanBuilder(Lowering &l, cpu::Arch arch) : l(l), arch(arch) {}
+  llvm::LogicalResult run();
+  Plan plan;
+  std::vector<cpu::KernelSource> sources;
+
+private:
+  using Sym = onnx::Sym;
+
+  bool knownAtPrepare(Sym s);
+  uint32_t lookup(Sym s);
+  uint32_t reg(Sym s);
+  uint32_t constantReg(int64_t v);
+  void emitScalar(const PlanScalar &s, bool prepare);
+  void assign(uint32_t phi, uint32_t source);
+
+  Sym sizeOf(llvm::ArrayRef<Sym> dims, mlir::Type element);
+  uint32_t newBuffer(BufferKind kind, llvm::StringRef name);
+  uint32_t newTemporary(Sym size, llvm::StringRef name);
+  uint32_t nullBuffer();
+  uint32_t constantBuffer(mlir::ElementsAttr attr, std::optional<cpu::Packed> packed, llvm::StringRef name);
+  uint32_t bufferOf(mlir::Value v);
+  uint32_t rootOf(uint32_t buffer);
+  uint32_t use(uint32_t buffer);
+
+  uint32_t command(PlanCommand c);
+  uint32_t label();
+  uint32_t string(const std::string &text);
+  void copy(uint32_t from, uint32_t to, uint32_t bytesReg, uint32_t toOffset = kNone);
+  void checks(mlir::Operation *op, bool atPrepare);
+  uint32_t kernel(tsr::DispatchOp op, const cpu::KernelBuilder *builder, bool extents);
+  llvm::LogicalResult dispatch(tsr::DispatchOp op);
+  void emitDispatch(uint32_t kernelId, llvm::ArrayRef<uint32_t> operands, tsr::DispatchOp op, uint32_t workgroups,
+                    bool flush);
+  void findExtents(tsr::DispatchOp op, const cpu::KernelBuilder *builder, llvm::ArrayRef<uint32_t> inputs,
+                   unsigned count);
+
+  llvm::LogicalResult block(mlir::Block &body);
+  llvm::LogicalResult branch(mlir::Operation *op);
+  llvm::LogicalResult loop(mlir::Operation *op);
+  void inputs();
+  void outputs();
+  void finish();
+
+  Lowering &l;
+  cpu::Arch arch;
+  llvm::DenseMap<mlir::Value, uint32_t> buffers;
+  llvm::DenseMap<Sym, uint32_t> prepareRegs;
+  std::vector<llvm::DenseMap<Sym, uint32_t>> scopes; ///< run-time registers, by region
+  llvm::DenseMap<Sym, bool> prepareKnown;
+  std::vector<PlanScalar> prepareScalars, runScalars;
+  std::map<std::string, uint32_t> kernelOf;
+  llvm::DenseMap<uint32_t, size_t> dynamicDepth;
+  llvm::DenseSet<uint32_t> held; ///< outputs
+  std::vector<std::pair<uint32_t, uint32_t>> spans; ///< commands of branches and loops
+  uint32_t noBuffer = kNone;
+  bool labelHere = false;
+};
+
+} // namespace tessera
+#endif
