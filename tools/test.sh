@@ -91,9 +91,11 @@ if [[ -x $build/bin/tessera-unit ]]; then suite unit bash -c unit; fi
 if [[ -x $build/bin/tessera ]]; then
   suite graphs "$python" test/e2e/graphs.py
   if [[ -z $full ]]; then
+    suite bundle "$python" test/e2e/bundle.py --bytes 300
     suite models "$python" test/e2e/models.py magika silero_vad ppocr_cls
     suite conformance "$python" -W ignore tools/conformance/run.py --budget 180
   else
+    suite bundle "$python" test/e2e/bundle.py
     suite cases "$python" test/e2e/cases.py
     suite aarch64 "$python" test/e2e/aarch64.py --budget $(($(left) / 4))
     suite models "$python" test/e2e/models.py --bench 3 --budget $(($(left) / 2)) --table "$logs/models.md" --json "$logs/models.json"
