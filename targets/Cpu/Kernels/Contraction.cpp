@@ -375,8 +375,8 @@ LogicalResult Contraction::emit(tsr::DispatchOp op, KernelEmitter &e) const {
           Value wide = widen(v, from);
           return zeros.empty() ? wide : Value(arith::SubIOp::create(e.b, e.loc, wide, zeros[which]));
         };
-        tileRows.convert = [=, &e](Value v, unsigned i) { return shifted(v, element, zeroA, i); };
-        tileColumns.convert = [=, &e](Value v, unsigned j) { return shifted(v, p.b->element, zeroB, j); };
+        tileRows.convert = [=](Value v, unsigned i) { return shifted(v, element, zeroA, i); };
+        tileColumns.convert = [=](Value v, unsigned j) { return shifted(v, p.b->element, zeroB, j); };
       }
       SmallVector<Value> sums(tile.rows * tile.vectors, zeroOf(e, KernelEmitter::withLanes(acc, tile.lanes)));
       sums = accumulate(e, sums, tileRows, tileColumns, steps);

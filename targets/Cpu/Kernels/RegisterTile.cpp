@@ -247,12 +247,12 @@ void forTiles(KernelEmitter &e, const TileSpace &space, llvm::function_ref<void(
 /// Whether the epilogue is so long that it should be emitted once a tile rather
 /// than once an accumulator.
 static bool isHeavy(tsr::DispatchOp op) {
-  static const llvm::StringSet<> light = {
+  static const std::set<StringRef> light = {
       "onnx.Add", "onnx.Sub", "onnx.Mul", "onnx.Relu", "onnx.Clip", "onnx.Max",       "onnx.Min",
       "onnx.Neg", "onnx.Abs", "onnx.Identity", "onnx.LeakyRelu", "onnx.PRelu", "onnx.Constant"};
   unsigned cost = 0;
   for (Operation *o = op.getRootOp()->getNextNode(); o && !o->hasTrait<OpTrait::IsTerminator>(); o = o->getNextNode())
-    cost += light.contains(o->getName().getStringRef()) ? 1 : 10;
+    cost += light.count(o->getName().getStringRef()) ? 1 : 10;
   return cost > 4;
 }
 
