@@ -82,6 +82,62 @@ FailureOr<Value> RootView::load(unsigned pos, const Point &p) {
   return fusion.loadFused(pos, p);
 }
 
+// Collects the block arguments that feed `value`.
+static void leavesOf(Value value, SmallVectorImpl<BlockArgument> &leaves) {
+  if (auto arg = dyn_cast<BlockArgument>(value)) {
+    leaves.push_back(arg);
+    return;
+  }
+  if (Operation *def = value.getDefiningOp())
+    for (Value operand : def->getOperands())
+      leavesOf(operand, leaves);
+}
+
+std::optional<SmallVector<Value>> fusedDims(RootView &v, unsigned pos) {
+  if (const TensorRef *t = v.in(pos))
+    return t->dims;
+  auto type = v.inType(pos);
+  if (!type)
+    return std::nullopt;
+  SmallVector<BlockArgument> leaves;
+  leavesOf(onnx::getOptionalOperand(v.root, pos), leaves);
+  SmallVector<Value> dims(type.getRank());
+  for (int64_t k = 0; k < type.getRank(); ++k) {
+    if (!type.isDynamicDim(k)) {
+      dims[k] = v.e.idx(type.getDimSize(k));
+      continue;
+    }
+    // The largest of the sizes: a broadcast one is 1, an empty one wins.
+    Value zero = v.e.intConst(v.e.i1(), 0);
+    for (BlockArgument arg : leaves) {
+      const TensorRef &t = v.e.inputs[arg.getArgNumber()];
+      int64_t axis = k - type.getRank() + t.rank();
+      if (axis < 0)
+        continue;
+      Value d = t.dims[axis];
+      zero = v.e.logicalOr(zero, v.e.eq(d, v.e.idx(0)));
+      dims[k] = dims[k] ? v.e.maxS(dims[k], d) : d;
+    }
+    if (!dims[k])
+      return std::nullopt;
+    dims[k] = v.e.select(zero, v.e.idx(0), dims[k]);
+  }
+  return dims;
+}
+
+unsigned lastWideAxis(ArrayRef<Value> dims, RootView &v) {
+  bool channelsLast = dims.size() > 2;
+  for (unsigned i = 0; i < v.e.inputs.size(); ++i)
+    if (v.e.inputs[i].rank() == dims.size() && dims.size() > 2)
+      channelsLast = channelsLast && v.e.inputs[i].layout == tsr::Layout::ChannelsLast;
+  if (channelsLast && KernelEmitter::constantOf(dims[1]) != 1)
+    return 1;
+  for (unsigned k = dims.size(); k-- > 0;)
+    if (KernelEmitter::constantOf(dims[k]) != 1)
+      return k;
+  return dims.empty() ? 0 : dims.size() - 1;
+}
+
 Value toIndex(KernelEmitter &e, Value v, bool isUnsigned) {
   auto type = cast<IntegerType>(v.getType());
   if (type.getWidth() == 64)

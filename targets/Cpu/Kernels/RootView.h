@@ -46,6 +46,13 @@ public:
   mlir::Value constantElement(mlir::ElementsAttr attr, int64_t i);
 };
 
+/// Sizes of operand `pos`, also when it is computed by a prologue: per axis the
+/// size of a tensor that is not broadcast there. None if they cannot be told.
+std::optional<llvm::SmallVector<mlir::Value>> fusedDims(RootView &v, unsigned pos);
+/// The axis along which most of the operand's data is contiguous: the last one
+/// in memory order of its layout.
+unsigned lastWideAxis(llvm::ArrayRef<mlir::Value> dims, RootView &v);
+
 /// i64 from an integer value of any width.
 mlir::Value toIndex(KernelEmitter &e, mlir::Value v, bool isUnsigned = false);
 /// Index `v` of an axis of `dim`, negative ones counted from the end; records a

@@ -27,8 +27,7 @@ bool sameValue(Value a, Value b) {
           sameValue(x->getOperand(1), y->getOperand(0)));
 }
 
-// outer == dim * inner, as far as can be seen.
-static bool isProduct(Value outer, Value dim, Value inner) {
+bool isProduct(Value outer, Value dim, Value inner) {
   auto o = KernelEmitter::constantOf(outer), d = KernelEmitter::constantOf(dim),
        i = KernelEmitter::constantOf(inner);
   if (i && *i == 0)

@@ -45,6 +45,9 @@ void copyTensor(KernelEmitter &e, const TensorRef &dst, const TensorRef &src);
 
 /// Whether two i64 values are known to be equal, looking through arithmetic.
 bool sameValue(mlir::Value a, mlir::Value b);
+/// Whether outer == dim * inner is known: the axis of stride `outer` continues
+/// the one of `dim` and stride `inner`.
+bool isProduct(mlir::Value outer, mlir::Value dim, mlir::Value inner);
 
 } // namespace tessera::cpu
 #endif
