@@ -96,6 +96,7 @@ if [[ -x $build/bin/tessera ]]; then
     suite conformance "$python" -W ignore tools/conformance/run.py --budget 180
   else
     suite bundle "$python" test/e2e/bundle.py
+    suite hostile "$python" test/e2e/hostile.py
     suite cases "$python" test/e2e/cases.py
     suite aarch64 "$python" test/e2e/aarch64.py --budget $(($(left) / 4))
     suite models "$python" test/e2e/models.py --bench 3 --budget $(($(left) / 2)) --table "$logs/models.md" --json "$logs/models.json"
