@@ -9,11 +9,15 @@
 
 #include "mlir/IR/Value.h"
 #include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/Support/raw_ostream.h"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 
 namespace tessera::onnx {
 
@@ -47,8 +51,14 @@ public:
 };
 using Sym = const SymExpr *;
 
-/// Creates and owns expressions. Arithmetic that overflows int64 yields an
-/// expression that evaluates with the same overflow check at run time.
+/// What an expression's operators mean when both operands are numbers: the one
+/// definition that folding, the evaluator and the plan's scalars share.
+/// Nothing where int64 overflows or a divisor is zero.
+std::optional<int64_t> applySym(SymKind kind, llvm::ArrayRef<int64_t> operands);
+
+/// Creates and owns expressions. Every node but Select and the leaves has two
+/// operands. Arithmetic that overflows int64 yields an expression that
+/// evaluates with the same overflow check at run time.
 class SymContext {
 public:
   SymContext();
@@ -71,10 +81,43 @@ public:
   Sym select(Sym c, Sym a, Sym b);
   Sym product(llvm::ArrayRef<Sym> factors);
 
+  // Booleans are the numbers 0 and 1.
+  Sym logicalNot(Sym a) { return sub(constant(1), a); }
+  Sym logicalAnd(Sym a, Sym b) { return min(a, b); }
+  Sym logicalOr(Sym a, Sym b) { return max(a, b); }
+  Sym lessEqual(Sym a, Sym b) { return logicalNot(less(b, a)); }
+
+  /// Whether a <= b holds for all values of the leaves, as far as bounds tell.
+  bool provablyLessEqual(Sym a, Sym b);
+  /// a / b as a polynomial identity (b != 0 assumed), or null.
+  Sym exactQuotient(Sym a, Sym b);
+
 private:
   struct Impl;
   std::unique_ptr<Impl> impl;
 };
+
+/// Evaluates expressions under given values of the leaves; remembers results.
+class SymEvaluator {
+public:
+  using LeafFn = std::function<std::optional<int64_t>(Sym leaf)>;
+  explicit SymEvaluator(LeafFn leafValue);
+  /// Nothing where a needed leaf is unknown, int64 overflows or a divisor is 0.
+  std::optional<int64_t> operator()(Sym expression);
+
+private:
+  LeafFn leafValue;
+  llvm::DenseMap<Sym, std::optional<int64_t>> known;
+};
+
+/// Calls `visit` once for each distinct leaf other than constants.
+void forEachLeaf(Sym expression, llvm::function_ref<void(Sym)> visit);
+
+inline llvm::raw_ostream &operator<<(llvm::raw_ostream &os, const SymExpr &e) {
+  e.print(os);
+  return os;
+}
+std::string toString(Sym expression);
 
 } // namespace tessera::onnx
 #endif
