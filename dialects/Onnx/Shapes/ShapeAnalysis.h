@@ -36,8 +36,10 @@ public:
   ~ShapeAnalysis();
 
   SymContext &context();
-  /// One expression per axis. Ranked tensors only.
+  /// One expression per axis. Ranked tensors only; an error and nothing for a
+  /// value whose rank is unknown (an element of a sequence, say).
   llvm::ArrayRef<Sym> dims(mlir::Value v);
+  bool hasDims(mlir::Value v);
   /// Elements of a small integer (or bool) tensor in row-major order, if known.
   std::optional<llvm::ArrayRef<Sym>> contents(mlir::Value v);
   /// Whether `op` needs the run-time data of operand `index` although its
