@@ -1,5 +1,6 @@
 #include "compiler/Registration.h"
 #include "dialects/Onnx/IR/OnnxDialect.h"
+#include "dialects/Onnx/Shapes/PrintShapes.h"
 #include "mlir/Transforms/Passes.h"
 
 using namespace mlir;
@@ -16,6 +17,7 @@ void registerPasses() {
   registerCanonicalizerPass();
   registerCSEPass();
   registerSymbolDCEPass();
+  onnx::registerPrintShapesPass();
 }
 
 } // namespace tessera

@@ -91,7 +91,7 @@ TESSERA_CONTENTS_RULES(Reduce, "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSu
                                              : s.ctx.min(acc->num, e.num)};
     }
   });
-  Contents result;
+  Contents values;
   for (auto &e : out) {
     if (!e && name == "onnx.ReduceProd")
       e = Element{s.c(1)};
@@ -99,9 +99,9 @@ TESSERA_CONTENTS_RULES(Reduce, "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSu
       e = Element{s.c(0)};
     if (!e)
       s.unknown("an empty reduction");
-    result.push_back(*e);
+    values.push_back(*e);
   }
-  return result;
+  return values;
 }
 
 TESSERA_SHAPE_RULES(Arg, "ArgMax", "ArgMin") {

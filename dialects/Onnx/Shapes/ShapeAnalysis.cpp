@@ -93,7 +93,8 @@ void ShapeEngine::rollback(Mark m) {
 bool ShapeEngine::availableAt(Sym s, Operation *op) const {
   bool all = true;
   forEachLeaf(s, [&](Sym leaf) {
-    Region *home = leaf->value.getParentRegion();
+    Value v = leaf->value;
+    Region *home = v.getParentRegion();
     all &= home && home->isAncestor(op->getParentRegion());
   });
   return all;
