@@ -2,9 +2,8 @@
 //
 // An open dimension is a leaf; its bounds are those of `--dim`, else [0, 2^31).
 // Dimensions of one name are one symbol, the first; that the others equal it is
-// a requirement. Attributes of the argument, written by the importer:
-//   onnx.dim_names  = ["batch", "", "seq"]        one a dimension, "" for none
-//   onnx.dim_bounds = array<i64: min, max, multiple, ...>  three a dimension
+// a requirement. Names (onnx.dims) and bounds (onnx.ranges) are attributes of
+// the argument, described in compiler/Import/Import.h.
 #include "dialects/Onnx/Shapes/ShapeRules.h"
 
 using namespace mlir;
@@ -24,8 +23,8 @@ void bindArguments(func::FuncOp func, ShapeEngine &engine) {
       continue;
     }
     unsigned number = arg.getArgNumber();
-    auto names = func.getArgAttrOfType<ArrayAttr>(number, "onnx.dim_names");
-    auto bounds = func.getArgAttrOfType<DenseI64ArrayAttr>(number, "onnx.dim_bounds");
+    auto names = func.getArgAttrOfType<ArrayAttr>(number, "onnx.dims");
+    auto ranges = func.getArgAttrOfType<DenseI64ArrayAttr>(number, "onnx.ranges");
     SymDims dims;
     for (auto [axis, size] : llvm::enumerate(type.getShape())) {
       if (!ShapedType::isDynamic(size)) {
@@ -33,10 +32,11 @@ void bindArguments(func::FuncOp func, ShapeEngine &engine) {
         continue;
       }
       int64_t min = 0, max = maxDimension;
-      if (bounds && bounds.size() == 3 * type.getRank()) {
-        min = std::max<int64_t>(bounds[3 * axis], 0);
-        max = std::min(bounds[3 * axis + 1], maxDimension);
-      }
+      for (int64_t i = 0; ranges && i + 3 < ranges.size(); i += 4)
+        if (ranges[i] == static_cast<int64_t>(axis)) {
+          min = std::max<int64_t>(ranges[i + 1], 0);
+          max = std::min(ranges[i + 2], maxDimension);
+        }
       Sym leaf = engine.ctx.leaf(SymKind::InputDim, arg, axis, min, max);
       StringRef name;
       if (names && axis < names.size())
