@@ -32,6 +32,8 @@ mlir::Value acosh(KernelEmitter &e, mlir::Value x);
 mlir::Value atanh(KernelEmitter &e, mlir::Value x);
 mlir::Value erf(KernelEmitter &e, mlir::Value x);
 mlir::Value sigmoid(KernelEmitter &e, mlir::Value x); ///< 1 / (1 + exp(-x))
+/// Distribution function of the standard normal law, erfc(-x / sqrt(2)) / 2, accurate in the lower tail too.
+mlir::Value normalCdf(KernelEmitter &e, mlir::Value x);
 mlir::Value fmod(KernelEmitter &e, mlir::Value x, mlir::Value y); ///< exact, C semantics
 mlir::Value sqrt(KernelEmitter &e, mlir::Value x);
 mlir::Value abs(KernelEmitter &e, mlir::Value x);
