@@ -13,7 +13,7 @@ namespace tessera::onnx {
 
 namespace {
 
-struct PrintShapesPass : PassWrapper<PrintShapesPass, OperationPass<func::FuncOp>> {
+struct PrintShapesPass : PassWrapper<PrintShapesPass, OperationPass<ModuleOp>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(PrintShapesPass)
 
   PrintShapesPass() = default;
@@ -30,15 +30,21 @@ struct PrintShapesPass : PassWrapper<PrintShapesPass, OperationPass<func::FuncOp
                            llvm::cl::desc("contents of integer inputs, as 1:3,4;2:7")};
 
   void runOnOperation() override {
-    auto found = ShapeAnalysis::run(getOperation());
+    if (!dims.empty())
+      parseInputs();
+    for (auto func : getOperation().getOps<func::FuncOp>())
+      if (failed(printFunction(func)))
+        signalPassFailure();
+  }
+
+  LogicalResult printFunction(func::FuncOp func) {
+    auto found = ShapeAnalysis::run(func);
     if (failed(found))
-      return signalPassFailure();
+      return failure();
     ShapeAnalysis &shapes = **found;
     std::optional<SymEvaluator> eval;
-    if (!dims.empty()) {
-      parseInputs();
-      eval.emplace([this](Sym leaf) { return leafValue(leaf); });
-    }
+    if (!dims.empty())
+      eval.emplace([&](Sym leaf) { return leafValue(func, leaf); });
     auto number = [&](llvm::raw_ostream &os, Sym s) {
       if (!eval)
         os << *s;
@@ -71,8 +77,8 @@ struct PrintShapesPass : PassWrapper<PrintShapesPass, OperationPass<func::FuncOp
       }
       os << "\n";
     };
-    os << "func " << getOperation().getName() << "\n";
-    getOperation().getBody().walk<WalkOrder::PreOrder>([&](Operation *op) {
+    os << "func " << func.getName() << "\n";
+    func.getBody().walk<WalkOrder::PreOrder>([&](Operation *op) {
       if (op->hasTrait<OpTrait::ConstantLike>() || op->hasTrait<OpTrait::IsTerminator>())
         return;
       for (OpResult result : op->getResults()) {
@@ -84,7 +90,7 @@ struct PrintShapesPass : PassWrapper<PrintShapesPass, OperationPass<func::FuncOp
         value(result);
       }
     });
-    Operation *end = getOperation().getBody().front().getTerminator();
+    Operation *end = func.getBody().front().getTerminator();
     for (auto [i, v] : llvm::enumerate(end->getOperands())) {
       os << "  return " << i << ": ";
       value(v);
@@ -97,6 +103,7 @@ struct PrintShapesPass : PassWrapper<PrintShapesPass, OperationPass<func::FuncOp
       os << ": " << r.message << "\n";
     }
     os.flush();
+    return success();
   }
 
   void parseInputs() {
@@ -123,9 +130,9 @@ struct PrintShapesPass : PassWrapper<PrintShapesPass, OperationPass<func::FuncOp
     }
   }
 
-  std::optional<int64_t> leafValue(Sym leaf) {
+  std::optional<int64_t> leafValue(func::FuncOp func, Sym leaf) {
     auto arg = dyn_cast<BlockArgument>(leaf->value);
-    if (!arg || arg.getOwner() != &getOperation().getBody().front())
+    if (!arg || arg.getOwner() != &func.getBody().front())
       return std::nullopt;
     unsigned n = arg.getArgNumber();
     size_t i = leaf->imm;
