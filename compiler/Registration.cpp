@@ -1,6 +1,7 @@
 #include "compiler/Registration.h"
 #include "dialects/Onnx/IR/OnnxDialect.h"
 #include "dialects/Onnx/Shapes/PrintShapes.h"
+#include "passes/Canonicalise/Passes.h"
 #include "mlir/Transforms/Passes.h"
 
 using namespace mlir;
@@ -18,6 +19,7 @@ void registerPasses() {
   registerCSEPass();
   registerSymbolDCEPass();
   onnx::registerPrintShapesPass();
+  onnx::registerCanonicalisePasses();
 }
 
 } // namespace tessera

@@ -1,0 +1,104 @@
+#ifndef TESSERA_PASSES_CANONICALISE_PASSES_TD
+#define TESSERA_PASSES_CANONICALISE_PASSES_TD
+
+include "mlir/Pass/PassBase.td"
+
+class OnnxPass<string name> : Pass<"onnx-" # name, "::mlir::func::FuncOp">;
+
+def FoldConstants : OnnxPass<"fold-constants"> {
+  let summary = "Evaluate operators whose operands are all constant";
+  let description = [{
+    Tolerance class: exact. Integers, bools and shapes are computed exactly;
+    floating-point +, -, *, / and square root are correctly rounded, as at run
+    time; transcendental functions are folded up to f32 only, where the value
+    computed in double decides the rounding. An operator whose indices are out of
+    range, or whose result depends on an order of summation, is left to the
+    runtime. `Shape` and `Size` of static shapes fold; an `If` with a constant
+    condition is replaced by its branch.
+
+    A result is kept when it is at most `budget` bytes, or at most as large as the
+    constants that die with the operator. DequantizeLinear of a constant is folded
+    whatever its size if `dequantize` is set (then the weights are floats).
+  }];
+  let options = [
+    Option<"budget", "budget", "int64_t", "64 * 1024", "bytes a folded constant may add">,
+    Option<"dequantize", "dequantize", "bool", "true", "fold DequantizeLinear of weights">
+  ];
+}
+
+def RemoveNoOps : OnnxPass<"remove-no-ops"> {
+  let summary = "Remove operators that return their operand, compose views and casts";
+  let description = [{
+    Tolerance class: exact, but for x + 0, which turns -0 into +0; it is removed
+    unless `strict` is set. Nothing is removed where broadcasting against the
+    neutral operand could change the shape.
+
+    Identity, Dropout in inference, Cast to the same type, identity and chained
+    Transpose, chained Reshape, Concat and Split of one, whole Slice, Expand to the
+    same shape, Pad by nothing, Clip without bounds, Mul and Div by 1, Add and Sub
+    of 0, Where of a uniform condition, QuantizeLinear of the DequantizeLinear with
+    the same parameters. CastLike becomes Cast.
+  }];
+  let options = [Option<"strict", "strict", "bool", "false", "keep every bit">];
+}
+
+def SimplifyArithmetic : OnnxPass<"simplify-arithmetic"> {
+  let summary = "One cheap spelling for powers, quotients and constant operands";
+  let description = [{
+    Tolerance class: exact for Pow(x, 2) to Mul(x, x), division by powers of two to
+    multiplication, Sub of a constant to Add, constants to the right of Add and Mul;
+    approximation (one rounding) for Pow(x, 0.5) to Sqrt and Pow(x, 3) to products, not
+    with `strict`.
+  }];
+  let options = [Option<"strict", "strict", "bool", "false", "keep every bit">];
+}
+
+def FoldScaling : OnnxPass<"fold-scaling"> {
+  let summary = "Fold BatchNormalization and per-channel Mul and Add into the weights before them";
+  let description = [{
+    Tolerance class: reassociation. BatchNormalization in inference becomes Mul and Add
+    with per-channel factors (also in `strict`, where nothing else happens here). Mul
+    and Add by per-channel constants are folded into the Conv, ConvTranspose, Gemm or
+    MatMul that produces their operand if its weights are constant floats used nowhere
+    else and its result has no other use.
+  }];
+  let options = [Option<"strict", "strict", "bool", "false", "keep every bit">];
+}
+
+def FoldPadding : OnnxPass<"fold-padding"> {
+  let summary = "Fold Pad into Conv, AveragePool and MaxPool where that is exact";
+  let description = [{
+    Tolerance class: exact. Conv: constant 0 on spatial axes. AveragePool: the same, if
+    the pool itself pads nothing and does not round up. MaxPool: the value is minus
+    infinity, or 0 where the operand cannot be negative.
+  }];
+}
+
+def RecogniseComposites : OnnxPass<"recognise-composites"> {
+  let summary = "LayerNormalization, RMSNormalization, Softmax, Gelu, Swish, HardSwish from their parts";
+  let description = [{
+    Tolerance class: approximation (the composite is computed with fewer roundings, or in
+    another order); does nothing with `strict`. Every inner value must have no other use.
+  }];
+  let options = [Option<"strict", "strict", "bool", "false", "keep every bit">];
+}
+
+def DecomposeOperators : OnnxPass<"decompose-operators"> {
+  let summary = "Operators that are compositions of simpler ones, at no cost";
+  let description = [{
+    Tolerance class: exact (the definition of the operator, in its order). Variadic Sum,
+    Mean, Max and Min become binary chains; Einsum becomes Transpose, Mul, ReduceSum and
+    MatMul with diagonals, ellipsis and broadcasting.
+  }];
+}
+
+def DecomposeContrib : OnnxPass<"decompose-contrib"> {
+  let summary = "com.microsoft operators as ai.onnx operators";
+  let description = [{
+    Tolerance class: exact with regard to the operator's documentation; QLinear operators
+    have QDQ semantics. An operator with an attribute or input that the rewrite does not
+    serve stays, and the audit names it.
+  }];
+}
+
+#endif

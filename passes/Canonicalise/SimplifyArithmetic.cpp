@@ -1,0 +1,107 @@
+// One spelling for arithmetic with constants, see Passes.td.
+#include "passes/Canonicalise/Passes.h"
+
+#include "passes/Canonicalise/OnnxBuilder.h"
+
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+
+#include <cmath>
+
+using namespace mlir;
+
+namespace tessera::onnx {
+
+#define GEN_PASS_DEF_SIMPLIFYARITHMETIC
+#include "passes/Canonicalise/Passes.h.inc"
+
+namespace {
+
+template <bool strict> LogicalResult simplifyPow(Operation *op, PatternRewriter &r) {
+  Value x = op->getOperand(0), y = op->getOperand(1);
+  auto e = uniformConstant(y);
+  if (!e || !broadcastsInto(y, x))
+    return failure();
+  OnnxBuilder b(r, op->getLoc());
+  bool real = isa<FloatType>(elementType(x));
+  Value v;
+  if (*e == 2)
+    v = b.mul(x, x);
+  else if (*e == 3 && !strict)
+    v = b.mul(b.mul(x, x), x);
+  else if (*e == 0.5 && real && !strict)
+    v = b.unary("Sqrt", x);
+  else if (*e == -1 && real)
+    v = b.unary("Reciprocal", x);
+  else
+    return failure();
+  replaceRefining(r, op, v);
+  return success();
+}
+
+// Quotients by powers of two are products, exactly, as long as the reciprocal
+// is a normal number of the type.
+LogicalResult simplifyDiv(Operation *op, PatternRewriter &r) {
+  auto c = constantOf(op->getOperand(1));
+  if (!c || !c->isFloat() || c->size() == 0 || c->size() > 65536 ||
+      getConstant(op->getOperand(0)))
+    return failure();
+  HostTensor inverse(c->element(), c->shape());
+  int limit = c->element().isF16() ? 14 : 120;
+  for (int64_t i = 0; i < c->size(); ++i) {
+    int exponent;
+    double v = c->real(i);
+    if (std::fabs(std::frexp(v, &exponent)) != 0.5 || std::abs(exponent) > limit)
+      return failure();
+    inverse.setReal(i, 1 / v);
+  }
+  OnnxBuilder b(r, op->getLoc());
+  replaceRefining(r, op,
+                  b.op("Mul", {op->getOperand(0), b.weight(inverse)}, op->getResult(0).getType()));
+  return success();
+}
+
+LogicalResult subToAdd(Operation *op, PatternRewriter &r) {
+  auto c = constantOf(op->getOperand(1));
+  if (!c || c->size() > 65536 || isa<ComplexType>(c->element()) ||
+      getConstant(op->getOperand(0)))
+    return failure();
+  HostTensor negated(c->element(), c->shape());
+  for (int64_t i = 0; i < c->size(); ++i)
+    if (c->isFloat())
+      negated.setReal(i, -c->real(i));
+    else
+      negated.setInteger(i, (int64_t)(0 - (uint64_t)c->integer(i)));
+  OnnxBuilder b(r, op->getLoc());
+  replaceRefining(r, op,
+                  b.op("Add", {op->getOperand(0), b.weight(negated)}, op->getResult(0).getType()));
+  return success();
+}
+
+LogicalResult constantToTheRight(Operation *op, PatternRewriter &r) {
+  if (!getConstant(op->getOperand(0)) || getConstant(op->getOperand(1)))
+    return failure();
+  r.modifyOpInPlace(op, [&] {
+    Value x = op->getOperand(0);
+    op->setOperand(0, op->getOperand(1));
+    op->setOperand(1, x);
+  });
+  return success();
+}
+
+struct SimplifyArithmeticPass : impl::SimplifyArithmeticBase<SimplifyArithmeticPass> {
+  using SimplifyArithmeticBase::SimplifyArithmeticBase;
+  void runOnOperation() override {
+    RewritePatternSet p(&getContext());
+    addRewrite(p, "Pow", strict ? simplifyPow<true> : simplifyPow<false>);
+    addRewrite(p, "Div", simplifyDiv);
+    addRewrite(p, "Sub", subToAdd);
+    addRewrite(p, "Add", constantToTheRight);
+    addRewrite(p, "Mul", constantToTheRight);
+    if (failed(applyPatternsGreedily(getOperation(), std::move(p))))
+      signalPassFailure();
+  }
+};
+
+} // namespace
+
+} // namespace tessera::onnx

@@ -1,0 +1,85 @@
+// RUN: tessera-opt %s --onnx-decompose-operators --split-input-file | FileCheck %s
+
+// CHECK-LABEL: @mean
+func.func @mean(%a: tensor<2xf32>, %b: tensor<1xf32>, %c: tensor<2xf32>) -> tensor<2xf32> {
+  // CHECK: %[[N:.*]] = onnx.Weight() {value = dense<3.0
+  // CHECK: %[[S:.*]] = onnx.Add(%arg0, %arg1)
+  // CHECK: %[[T:.*]] = onnx.Add(%[[S]], %arg2)
+  // CHECK: onnx.Div(%[[T]], %[[N]])
+  %y = onnx.Mean(%a, %b, %c) : (tensor<2xf32>, tensor<1xf32>, tensor<2xf32>) -> tensor<2xf32>
+  return %y : tensor<2xf32>
+}
+
+// -----
+
+// CHECK-LABEL: @max
+func.func @max(%a: tensor<2xf32>, %b: tensor<2xf32>, %c: tensor<2xf32>) -> tensor<2xf32> {
+  // CHECK: %[[S:.*]] = onnx.Max(%arg0, %arg1)
+  // CHECK: onnx.Max(%[[S]], %arg2)
+  %y = onnx.Max(%a, %b, %c) : (tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
+  return %y : tensor<2xf32>
+}
+
+// -----
+
+// CHECK-LABEL: @einsum_batched
+func.func @einsum_batched(%a: tensor<?x3x4xf32>, %b: tensor<?x5x4xf32>) -> tensor<?x3x5xf32> {
+  // CHECK: %[[T:.*]] = onnx.Transpose(%arg1) {perm = array<i64: 0, 2, 1>}
+  // CHECK: onnx.MatMul(%arg0, %[[T]]) : {{.*}} -> tensor<?x3x5xf32>
+  %y = onnx.Einsum(%a, %b) {equation = "bij, bkj -> bik"} : (tensor<?x3x4xf32>, tensor<?x5x4xf32>) -> tensor<?x3x5xf32>
+  return %y : tensor<?x3x5xf32>
+}
+
+// -----
+
+// Two axes are contracted together.
+// CHECK-LABEL: @einsum_two_inner
+func.func @einsum_two_inner(%a: tensor<2x3x4xf32>, %b: tensor<3x4x5xf32>) -> tensor<2x5xf32> {
+  // CHECK: onnx.Reshape(%arg0, {{.*}} -> tensor<2x12xf32>
+  // CHECK: onnx.Reshape(%arg1, {{.*}} -> tensor<12x5xf32>
+  // CHECK: onnx.MatMul
+  %y = onnx.Einsum(%a, %b) {equation = "ijk,jkl->il"} : (tensor<2x3x4xf32>, tensor<3x4x5xf32>) -> tensor<2x5xf32>
+  return %y : tensor<2x5xf32>
+}
+
+// -----
+
+// The diagonal of each matrix; the ellipsis stays in front.
+// CHECK-LABEL: @einsum_diagonal
+func.func @einsum_diagonal(%a: tensor<2x3x3xf32>) -> tensor<2x3xf32> {
+  // CHECK: %[[STEP:.*]] = onnx.Weight() {value = dense<4>
+  // CHECK: onnx.Reshape(%arg0, {{.*}} -> tensor<2x9xf32>
+  // CHECK: onnx.Slice({{.*}}, %[[STEP]]) : {{.*}} -> tensor<2x3xf32>
+  %y = onnx.Einsum(%a) {equation = "...ii ->...i"} : (tensor<2x3x3xf32>) -> tensor<2x3xf32>
+  return %y : tensor<2x3xf32>
+}
+
+// -----
+
+// Without "->" the labels that occur once are the result, in alphabetical order.
+// CHECK-LABEL: @einsum_implicit
+func.func @einsum_implicit(%a: tensor<3x2xf32>) -> tensor<2x3xf32> {
+  // CHECK: onnx.Transpose(%arg0) {perm = array<i64: 1, 0>}
+  %y = onnx.Einsum(%a) {equation = "ba"} : (tensor<3x2xf32>) -> tensor<2x3xf32>
+  return %y : tensor<2x3xf32>
+}
+
+// -----
+
+// Nothing is contracted: an outer product.
+// CHECK-LABEL: @einsum_outer
+func.func @einsum_outer(%a: tensor<?xf32>, %b: tensor<?xf32>) -> tensor<?x?xf32> {
+  // CHECK: onnx.Mul({{.*}}) : (tensor<?x1xf32>, tensor<1x?xf32>) -> tensor<?x?xf32>
+  %y = onnx.Einsum(%a, %b) {equation = "i,j->ij"} : (tensor<?xf32>, tensor<?xf32>) -> tensor<?x?xf32>
+  return %y : tensor<?x?xf32>
+}
+
+// -----
+
+// A label in the result that no operand has: left for a diagnostic.
+// CHECK-LABEL: @einsum_invalid
+func.func @einsum_invalid(%a: tensor<2xf32>) -> tensor<2x2xf32> {
+  // CHECK: onnx.Einsum
+  %y = onnx.Einsum(%a) {equation = "i->ij"} : (tensor<2xf32>) -> tensor<2x2xf32>
+  return %y : tensor<2x2xf32>
+}
