@@ -1,0 +1,538 @@
+// Convolution: Conv and ConvInteger in one to three dimensions.
+//
+// The output pixels of one image are counted as rows of a matrix product whose
+// columns are the output channels; the reduction runs over taps and input
+// channels. A row is a pointer: for every tap it moves to the pixel under the
+// tap, or to a vector of padding values when that pixel is outside. Tiles whose
+// windows all lie inside need no such choice, and where a row of taps is
+// contiguous in memory (channels last, no dilation) they run through
+// kernel width x channels in one loop.
+//
+// Weights are packed as [group][ceil(OC/16)][taps][C][16]; see RegisterTile.h.
+// One input channel a group (depthwise) is the nest of Window.h instead.
+#include "dialects/Onnx/IR/OnnxUtils.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "targets/Cpu/Kernels/Window.h"
+
+using namespace mlir;
+
+namespace tessera::cpu {
+namespace {
+
+bool isInteger(Operation *root) { return root->getName().getStringRef() == "onnx.ConvInteger"; }
+
+RankedTensorType tensorType(Operation *root, unsigned position) {
+  Value v = onnx::getOptionalOperand(root, position);
+  return v ? dyn_cast<RankedTensorType>(v.getType()) : RankedTensorType{};
+}
+
+/// Sizes that do not depend on the image.
+struct Filters {
+  int64_t groups, in, out; ///< channels per group
+  int64_t taps;
+  bool depthwise() const { return in == 1 && out == 1 && groups > 1; }
+  int64_t steps() const { return taps * in; }
+  int64_t panels() const { return (out + kPanel - 1) / kPanel; }
+};
+
+LogicalResult analyse(Operation *root, Window &w, Filters &f, Reasons &reasons) {
+  auto x = tensorType(root, 0), weight = tensorType(root, 1);
+  if (!x || !weight)
+    return reasons.no() << "operands of unknown rank";
+  if (x.getRank() != weight.getRank() || x.getRank() < 3)
+    return reasons.no() << "input of rank " << x.getRank() << " with a weight of rank " << weight.getRank();
+  if (failed(readWindow(root, weight.getShape().drop_front(2), w, reasons)))
+    return failure();
+  f.groups = onnx::getInt(root, "group", 1);
+  f.in = weight.getDimSize(1);
+  f.out = weight.getDimSize(0);
+  if (ShapedType::isDynamic(f.in) && x.getDimSize(1) > 0 && f.groups > 0)
+    f.in = x.getDimSize(1) / f.groups;
+  if (f.in < 0 || f.out < 0)
+    return reasons.no() << "channel counts are not known at compile time";
+  if (f.groups < 1 || f.out % f.groups)
+    return reasons.no() << "group " << f.groups << " of " << f.out << " output channels";
+  f.out /= f.groups;
+  if (x.getDimSize(1) > 0 && x.getDimSize(1) != f.in * f.groups)
+    return reasons.no() << "weight for " << f.in * f.groups << " input channels, there are " << x.getDimSize(1);
+  f.taps = 1;
+  for (int64_t k : w.kernel)
+    f.taps *= k;
+  if (f.in > 1 << 16)
+    return reasons.no() << f.in << " input channels";
+  return success();
+}
+
+class Convolution : public KernelBuilder {
+public:
+  tsr::KernelClass kernelClass(Operation *root) const override {
+    Window w;
+    Filters f;
+    Reasons reasons;
+    return succeeded(analyse(root, w, f, reasons)) && f.depthwise() && !isInteger(root)
+               ? tsr::KernelClass::Depthwise
+               : tsr::KernelClass::Convolution;
+  }
+  LogicalResult match(Operation *root, Reasons &reasons) const override;
+  bool fusesEpilogue(Operation *) const override { return true; }
+  tsr::Layout preferredLayout(Operation *) const override { return tsr::Layout::ChannelsLast; }
+  bool acceptsChannelsLast(Operation *) const override { return true; }
+  bool packs(tsr::DispatchOp op, unsigned operand, Arch) const override {
+    return dispatchOperand(op, 1) == static_cast<int>(operand) && dispatchConstant(op, operand) &&
+           llvm::hasSingleElement(op.getBodyBlock()->getArgument(operand).getUses());
+  }
+  std::optional<Packed> pack(tsr::DispatchOp op, unsigned operand, ElementsAttr value, Arch arch) const override;
+  onnx::Sym scratchBytes(tsr::DispatchOp op, const DispatchSizes &sizes) const override;
+  onnx::Sym workgroups(tsr::DispatchOp op, const DispatchSizes &sizes) const override;
+  LogicalResult emit(tsr::DispatchOp op, KernelEmitter &e) const override;
+  bool flushesDenormals(Operation *root) const override { return !isInteger(root); }
+};
+
+LogicalResult Convolution::match(Operation *root, Reasons &reasons) const {
+  Window w;
+  Filters f;
+  if (failed(analyse(root, w, f, reasons)))
+    return failure();
+  Type x = tensorType(root, 0).getElementType(), weight = tensorType(root, 1).getElementType();
+  if (isInteger(root)) {
+    for (Type t : {x, weight})
+      if (!t.isInteger(8))
+        (void)(reasons.no() << "element type " << onnx::getTypeName(t) << " of ConvInteger");
+    if (auto zero = tensorType(root, 2); zero && zero.getRank() > 0 && zero.getNumElements() != 1)
+      (void)(reasons.no() << "zero point of the input with " << zero.getNumElements() << " elements");
+    if (auto zero = tensorType(root, 3); zero && zero.getRank() > 1)
+      (void)(reasons.no() << "zero point of the weight of rank " << zero.getRank());
+  } else {
+    if (!x.isF32() && !x.isF64() && !x.isF16() && !x.isBF16())
+      (void)(reasons.no() << "element type " << onnx::getTypeName(x) << " of Conv");
+    if (weight != x)
+      (void)(reasons.no() << "element types differ: " << onnx::getTypeName(x) << " and " << onnx::getTypeName(weight));
+  }
+  return success(reasons.empty());
+}
+
+std::optional<Packed> Convolution::pack(tsr::DispatchOp op, unsigned operand, ElementsAttr value, Arch arch) const {
+  if (!packs(op, operand, arch))
+    return std::nullopt;
+  Window w;
+  Filters f;
+  Reasons reasons;
+  if (failed(analyse(op.getRootOp(), w, f, reasons)))
+    return std::nullopt;
+  if (f.depthwise() && !isInteger(op.getRootOp()))
+    return packPanels(value, 1, f.taps, f.groups, [&](int64_t, int64_t k, int64_t c) { return c * f.taps + k; });
+  return packPanels(value, f.groups, f.steps(), f.out, [&](int64_t g, int64_t k, int64_t n) {
+    return ((g * f.out + n) * f.in + k % f.in) * f.taps + k / f.in;
+  });
+}
+
+onnx::Sym Convolution::scratchBytes(tsr::DispatchOp op, const DispatchSizes &sizes) const {
+  int operand = dispatchOperand(op, 1);
+  Window w;
+  Filters f;
+  Reasons reasons;
+  if (operand < 0 || packs(op, operand, Arch::X86_64) || failed(analyse(op.getRootOp(), w, f, reasons)))
+    return nullptr;
+  Type element = panelElement(tensorType(op.getRootOp(), 1).getElementType());
+  int64_t bytes = KernelEmitter::storageBits(element) / 8;
+  bool depthwise = f.depthwise() && !isInteger(op.getRootOp());
+  int64_t panels = depthwise ? (f.groups + kPanel - 1) / kPanel : f.groups * f.panels();
+  return sizes.ctx.constant(std::max<int64_t>(64, panels * f.steps() * kPanel * bytes));
+}
+
+onnx::Sym Convolution::workgroups(tsr::DispatchOp op, const DispatchSizes &sizes) const {
+  Window w;
+  Filters f;
+  Reasons reasons;
+  int weight = dispatchOperand(op, 1);
+  if (weight < 0 || !packs(op, weight, Arch::X86_64) || failed(analyse(op.getRootOp(), w, f, reasons)))
+    return nullptr;
+  onnx::SymContext &ctx = sizes.ctx;
+  onnx::Sym pixels = ctx.product(ArrayRef<onnx::Sym>(sizes.results[0]).drop_front(2));
+  onnx::Sym work = ctx.product({sizes.results[0][0], pixels, ctx.constant(f.groups * f.out * f.steps())});
+  onnx::Sym units = ctx.min(ctx.constant(16), ctx.ceilDiv(work, ctx.constant(1 << 20)));
+  if (f.depthwise()) {
+    auto &r = sizes.results[0];
+    units = ctx.min(units, ctx.product(ArrayRef<onnx::Sym>(r).drop_back(1)));
+  }
+  return ctx.max(ctx.constant(1), units);
+}
+
+// --- emission ------------------------------------------------------------------
+
+class ConvolutionNest {
+public:
+  ConvolutionNest(tsr::DispatchOp op, KernelEmitter &e, const Window &w, const Filters &f)
+      : op(op), e(e), w(w), f(f), root(op.getRootOp()), fusion(op, e), out(e.outputs[0]), axes(w.axes()) {}
+
+  LogicalResult run() {
+    x = fusion.plainOperand(0);
+    const TensorRef *weight = fusion.plainOperand(1);
+    if (!x || !weight)
+      return root->emitError("operand is not an operand of the kernel");
+    integer = isInteger(root);
+    if (!integer) {
+      if (onnx::getOptionalOperand(root, 2) && !(bias = fusion.plainOperand(2)))
+        return root->emitError("bias is not an operand of the kernel");
+    } else {
+      for (auto [position, zero] : {std::pair{2u, &inZero}, {3u, &weightZero}})
+        if (onnx::getOptionalOperand(root, position) && !(*zero = fusion.plainOperand(position)))
+          return root->emitError("zero point is not an operand of the kernel");
+    }
+    int operand = dispatchOperand(op, 1);
+    bool packed = dispatchConstant(op, operand) &&
+                  llvm::hasSingleElement(op.getBodyBlock()->getArgument(operand).getUses());
+    acc = integer ? e.i32() : accumulatorOf(x->element);
+    panelType = panelElement(weight->element);
+    p = place(e, w, *x, out);
+    if (!packed) {
+      if (!e.scratch)
+        return root->emitError("kernel has no scratch memory for its panels");
+      packHere(*weight);
+      panels = e.scratch;
+    } else {
+      panels = weight->ptr;
+    }
+    if (f.depthwise() && !integer)
+      return depthwise();
+    if (integer && inZero)
+      zero = e.loadElement(*inZero, e.idx(0));
+    if (p.anyPadded())
+      makePadding();
+    flat = axesFlatten(op, axes + 2, 2, axes + 1);
+    flatTo = flatAxis(op, 2, axes + 1);
+    e.forLoop(out.dims[0], [&](Value n) { e.forLoop(e.idx(f.groups), [&](Value g) { image(n, g); }); });
+    return failure(failed);
+  }
+
+private:
+  void packHere(const TensorRef &weight) {
+    auto at = [&](Value n, Value c, Value tap) {
+      SmallVector<Value> dims, index{n, c};
+      for (int64_t k : w.kernel)
+        dims.push_back(e.idx(k));
+      index.append(unflatten(e, tap, dims));
+      return e.offsetOf(weight, index);
+    };
+    if (f.depthwise() && !integer) {
+      emitPackPanels(e, weight, e.scratch, e.idx(f.taps), e.idx(f.groups),
+                     [&](Value k, Value c) { return at(c, e.idx(0), k); });
+      return;
+    }
+    e.forLoop(e.idx(f.groups), [&](Value g) {
+      Value base = e.gep(e.scratch, panelType, e.mul(g, f.panels() * f.steps() * kPanel));
+      emitPackPanels(e, weight, base, e.idx(f.steps()), e.idx(f.out), [&](Value k, Value n) {
+        return at(e.add(e.mul(g, f.out), n), e.remU(k, e.idx(f.in)), e.divU(k, e.idx(f.in)));
+      });
+    });
+  }
+
+  LogicalResult depthwise() {
+    ChannelWindows s;
+    s.in = x;
+    s.accumulator = acc;
+    s.lanes = tileLanes(e.isa, acc);
+    s.perTapData = true;
+    s.init = [&](Value c, Value mask) -> Value {
+      return bias ? e.loadLanes(*bias, c, s.lanes, mask) : zeroOf(e, KernelEmitter::withLanes(acc, s.lanes));
+    };
+    s.tapData = [&](Value c, Value tap) {
+      Value panel = e.divU(c, e.idx(kPanel)), within = e.remU(c, e.idx(kPanel));
+      Value at = e.add(e.mul(e.add(e.mul(panel, f.taps), tap), kPanel), within);
+      return e.loadLanes({panels, panelType, {}, {}}, at, s.lanes);
+    };
+    s.combine = [&](Value a, Value v, Value weight) { return e.fma(v, weight, a); };
+    s.finish = [&](Value v, const Point &) -> FailureOr<Value> { return e.round(v, x->element); };
+    return emitChannelWindows(e, op, fusion, w, s);
+  }
+
+  /// A pixel's channels as they are read outside the input.
+  void makePadding() {
+    unsigned bytes = KernelEmitter::storageBits(x->element) / 8;
+    padding = e.allocaBytes(static_cast<uint64_t>(f.in) * bytes);
+    TensorRef to{padding, x->element, {}, {}};
+    Value v = zero ? zero : zeroOf(e, KernelEmitter::valueType(x->element));
+    e.forLoop(e.idx(f.in), [&](Value c) { e.storeElement(to, c, v); });
+  }
+
+  void image(Value n, Value g) {
+    Value pixels = e.product(p.out);
+    TileSpace space{pixels, e.idx(f.out), acc, tileLanes(e.isa, acc)};
+    auto count = KernelEmitter::constantOf(pixels);
+    space.split = count && *count <= 64 && f.out >= 128 ? Split::Columns : Split::Rows;
+    int64_t perPixel = f.in * 4;
+    for (int64_t s : w.strides)
+      perPixel *= s;
+    // Going through all channels for a chunk of pixels pays while both the
+    // chunk and the weights stay in the second-level cache.
+    if (f.out > 32 && f.steps() * f.out * 4 <= 512 * 1024)
+      space.rowChunk = std::max<int64_t>(96, 512 * 1024 / perPixel);
+    Value inBase = e.gep(x->ptr, x->element,
+                         e.add(e.mul(n, x->strides[0]), e.mul(e.mul(g, f.in), x->strides[1])));
+    Value weights = e.gep(panels, panelType, e.mul(g, f.panels() * f.steps() * kPanel));
+    Value firstChannel = e.mul(g, f.out);
+
+    forTiles(e, space, [&](const Tile &tile) {
+      Value last = tile.rowLimit ? e.sub(pixels, 1) : Value{};
+      starts.assign(tile.rows, {});
+      positions.assign(tile.rows, {});
+      for (unsigned i = 0; i < tile.rows; ++i) {
+        positions[i] = i ? nextPixel(positions[i - 1], last ? e.lt(e.add(tile.row, i), pixels) : Value{})
+                         : unflatten(e, tile.row, p.out);
+        for (unsigned a = 0; a < axes; ++a)
+          starts[i].push_back(e.sub(e.mul(positions[i][a], w.strides[a]), p.padBegin[a]));
+      }
+      SmallVector<Value> sums;
+      for (unsigned j = 0; j < tile.vectors; ++j) {
+        Type type = KernelEmitter::withLanes(acc, tile.lanes);
+        if (bias)
+          sums.push_back(e.loadLanes(*bias, e.add(firstChannel, e.add(tile.column, j * tile.lanes.n)), tile.lanes,
+                                     tile.mask[j]));
+        else
+          sums.push_back(zeroOf(e, type));
+      }
+      for (unsigned i = 1; i < tile.rows; ++i)
+        sums.append(sums.begin(), sums.begin() + tile.vectors);
+      TileColumns columns = panelColumns(e, tile, weights, panelType, e.idx(f.steps()));
+      rowConvert = nullptr;
+      if (integer)
+        convertIntegers(columns, tile, firstChannel);
+
+      if (!p.anyPadded()) {
+        sums = insideTile(sums, inBase, columns);
+      } else {
+        SmallVector<Type> types(sums.size(), sums[0].getType());
+        sums = e.ifElse(liesInside(), types, [&] { return insideTile(sums, inBase, columns); },
+                        [&] { return borderTile(sums, inBase, columns); });
+      }
+      failed |= mlir::failed(storeTile(
+          e, op, fusion, tile, sums,
+          [&](Value row, Value column) {
+            Point q;
+            q.index = {n, e.add(firstChannel, column)};
+            if (flat) {
+              q.index.resize(axes + 2, e.idx(0));
+              q.index[flatTo] = row;
+            } else {
+              q.index.append(unflatten(e, row, p.out));
+            }
+            q.dims = out.dims;
+            q.laneAxis = 1;
+            return q;
+          },
+          [&](Value v, const Point &) -> FailureOr<Value> { return integer ? v : e.round(v, x->element); }));
+    });
+  }
+
+  /// The pixel after `at` in memory order; stays at `at` where `exists` is false.
+  SmallVector<Value> nextPixel(ArrayRef<Value> at, Value exists) {
+    SmallVector<Value> next(at);
+    Value carry = exists;
+    for (int a = static_cast<int>(axes) - 1; a >= 0; --a) {
+      Value plus = e.add(at[a], 1);
+      Value wraps = a ? e.eq(plus, p.out[a]) : Value{};
+      Value value = wraps ? e.select(wraps, e.idx(0), plus) : plus;
+      next[a] = carry ? e.select(carry, value, at[a]) : value;
+      if (wraps)
+        carry = carry ? e.logicalAnd(carry, wraps) : wraps;
+    }
+    return next;
+  }
+
+  /// Whether no window of the tile leaves the input.
+  Value liesInside() {
+    Value all;
+    auto require = [&](Value c) { all = all ? e.logicalAnd(all, c) : c; };
+    ArrayRef<Value> first = starts.front(), end = starts.back();
+    bool sameRow = false; // demanded already
+    for (unsigned a = 0; a < axes; ++a) {
+      if (!p.padded[a])
+        continue;
+      bool inner = a + 1 == axes;
+      // Pixels between the first and the last have positions between theirs on
+      // this axis only when the outer ones do not change.
+      if (a > 0 && !sameRow) {
+        for (unsigned o = 0; o < a; ++o)
+          require(e.eq(first[o], end[o]));
+        sameRow = inner;
+      }
+      require(e.cmp(arith::CmpIPredicate::sge, first[a], e.idx(0)));
+      require(e.cmp(arith::CmpIPredicate::sle, e.add(end[a], w.reach(a)), p.in[a]));
+    }
+    return all;
+  }
+
+  Value offsetOfStart(unsigned row) {
+    Value offset = e.idx(0);
+    for (unsigned a = 0; a < axes; ++a)
+      offset = e.add(offset, e.mul(starts[row][a], x->strides[a + 2]));
+    return offset;
+  }
+
+  TileColumns atTap(const TileColumns &columns, Value tap) {
+    TileColumns moved = columns;
+    for (Value &ptr : moved.ptr)
+      ptr = e.gep(ptr, panelType, e.mul(tap, f.in * kPanel));
+    return moved;
+  }
+
+  /// Loops over the axes [0, count) of the kernel: `body(acc, tap indices)`.
+  SmallVector<Value> overTaps(SmallVector<Value> sums, unsigned count,
+                              llvm::function_ref<SmallVector<Value>(SmallVector<Value>, ArrayRef<Value>)> body) {
+    SmallVector<Value> taps;
+    std::function<SmallVector<Value>(SmallVector<Value>)> nest = [&](SmallVector<Value> s) -> SmallVector<Value> {
+      if (taps.size() == count)
+        return body(s, taps);
+      return e.forLoop(e.idx(0), e.idx(w.kernel[taps.size()]), e.idx(1), s, [&](Value k, ValueRange carried) {
+        taps.push_back(k);
+        SmallVector<Value> next = nest(SmallVector<Value>(carried));
+        taps.pop_back();
+        return next;
+      });
+    };
+    return nest(sums);
+  }
+
+  SmallVector<Value> insideTile(SmallVector<Value> sums, Value inBase, const TileColumns &columns) {
+    unsigned last = axes - 1;
+    Value channelStride = x->strides[1], columnStride = x->strides[last + 2];
+    // Whether a row of taps is one run: its step, or none.
+    Value step;
+    if (w.kernel[last] > 1) {
+      if (f.in == 1)
+        step = e.mul(columnStride, w.dilations[last]);
+      else if (KernelEmitter::constantOf(channelStride) == 1 && w.dilations[last] == 1 &&
+               KernelEmitter::constantOf(columnStride) == f.in)
+        step = channelStride;
+    }
+    SmallVector<Value> rowStart;
+    for (unsigned i = 0; i < starts.size(); ++i)
+      rowStart.push_back(e.gep(inBase, x->element, offsetOfStart(i)));
+    return overTaps(sums, step ? last : axes, [&](SmallVector<Value> s, ArrayRef<Value> taps) {
+      Value offset = e.idx(0), tap = e.idx(0);
+      for (unsigned a = 0; a < axes; ++a) {
+        tap = e.mul(tap, w.kernel[a]);
+        if (a >= taps.size())
+          continue;
+        tap = e.add(tap, taps[a]);
+        offset = e.add(offset, e.mul(e.mul(taps[a], w.dilations[a]), x->strides[a + 2]));
+      }
+      TileRows rows{{}, x->element, step ? step : channelStride, rowConvert};
+      for (Value start : rowStart)
+        rows.ptr.push_back(e.gep(start, x->element, offset));
+      return accumulate(e, s, rows, atTap(columns, tap), e.idx(step ? w.kernel[last] * f.in : f.in));
+    });
+  }
+
+  SmallVector<Value> borderTile(SmallVector<Value> sums, Value inBase, const TileColumns &columns) {
+    SmallVector<Value> rowStart;
+    for (unsigned i = 0; i < starts.size(); ++i)
+      rowStart.push_back(e.gep(inBase, x->element, offsetOfStart(i)));
+    return overTaps(sums, axes, [&](SmallVector<Value> s, ArrayRef<Value> taps) {
+      Value offset = e.idx(0), tap = e.idx(0);
+      SmallVector<Value> moved;
+      for (unsigned a = 0; a < axes; ++a) {
+        tap = e.add(e.mul(tap, w.kernel[a]), taps[a]);
+        moved.push_back(e.mul(taps[a], w.dilations[a]));
+        offset = e.add(offset, e.mul(moved[a], x->strides[a + 2]));
+      }
+      // The padding pixel is read with the input's channel stride if that is 1;
+      // else it is one element read again and again.
+      bool dense = KernelEmitter::constantOf(x->strides[1]) == 1;
+      TileRows rows{{}, x->element, x->strides[1], rowConvert};
+      if (!dense)
+        return borderStep(s, rowStart, offset, moved, atTap(columns, tap));
+      for (unsigned i = 0; i < starts.size(); ++i)
+        rows.ptr.push_back(e.select(insideInput(i, moved), e.gep(rowStart[i], x->element, offset), padding));
+      return accumulate(e, s, rows, atTap(columns, tap), e.idx(f.in));
+    });
+  }
+
+  /// A tap of a border tile when channels are not contiguous: the choice is
+  /// made per channel.
+  SmallVector<Value> borderStep(SmallVector<Value> s, ArrayRef<Value> rowStart, Value offset, ArrayRef<Value> moved,
+                                const TileColumns &columns) {
+    SmallVector<Value> inside;
+    for (unsigned i = 0; i < starts.size(); ++i)
+      inside.push_back(insideInput(i, moved));
+    return e.forLoop(e.idx(0), e.idx(f.in), e.idx(1), s, [&](Value c, ValueRange carried) {
+      TileRows rows{{}, x->element, e.idx(0), rowConvert};
+      for (unsigned i = 0; i < starts.size(); ++i) {
+        Value ptr = e.gep(rowStart[i], x->element, e.add(offset, e.mul(c, x->strides[1])));
+        rows.ptr.push_back(e.select(inside[i], ptr, padding));
+      }
+      TileColumns at = columns;
+      for (Value &ptr : at.ptr)
+        ptr = e.gep(ptr, panelType, e.mul(c, kPanel));
+      return accumulate(e, carried, rows, at, e.idx(1));
+    });
+  }
+
+  Value insideInput(unsigned row, ArrayRef<Value> moved) {
+    Value all;
+    for (unsigned a = 0; a < axes; ++a) {
+      if (!p.padded[a])
+        continue;
+      Value c = e.cmp(arith::CmpIPredicate::ult, e.add(starts[row][a], moved[a]), p.in[a]);
+      all = all ? e.logicalAnd(all, c) : c;
+    }
+    return all;
+  }
+
+  void convertIntegers(TileColumns &columns, const Tile &tile, Value firstChannel) {
+    auto widen = [this](Value v, Type from) -> Value {
+      Type to = KernelEmitter::sameShape(v, acc);
+      if (KernelEmitter::isUnsigned(from))
+        return arith::ExtUIOp::create(e.b, e.loc, to, v);
+      return arith::ExtSIOp::create(e.b, e.loc, to, v);
+    };
+    Value inputZero = zero ? widen(zero, x->element) : Value{};
+    rowConvert = [=, this](Value v, unsigned) -> Value {
+      Value wide = widen(v, x->element);
+      return inputZero ? Value(arith::SubIOp::create(e.b, e.loc, wide, inputZero)) : wide;
+    };
+    SmallVector<Value> zeros;
+    for (unsigned j = 0; weightZero && j < tile.vectors; ++j) {
+      Point at;
+      at.index.push_back(e.add(firstChannel, e.add(tile.column, j * tile.lanes.n)));
+      at.laneAxis = 0, at.lanes = tile.lanes, at.mask = tile.mask[j];
+      zeros.push_back(widen(e.loadAt(*weightZero, at), weightZero->element));
+    }
+    Type element = panelType;
+    columns.convert = [=, this](Value v, unsigned j) -> Value {
+      Value wide = widen(v, element);
+      return zeros.empty() ? wide : Value(arith::SubIOp::create(e.b, e.loc, wide, e.splat(zeros[j], columns.lanes)));
+    };
+  }
+
+  tsr::DispatchOp op;
+  KernelEmitter &e;
+  const Window &w;
+  const Filters &f;
+  Operation *root;
+  Fusion fusion;
+  const TensorRef &out;
+  const unsigned axes;
+  const TensorRef *x = nullptr, *bias = nullptr, *inZero = nullptr, *weightZero = nullptr;
+  bool integer = false, flat = false, failed = false;
+  unsigned flatTo = 0;
+  Type acc, panelType;
+  Value panels, padding, zero;
+  Placement p;
+  Convert rowConvert;
+  SmallVector<SmallVector<Value>> positions, starts; ///< per row of the tile, per axis
+};
+
+LogicalResult Convolution::emit(tsr::DispatchOp op, KernelEmitter &e) const {
+  Window w;
+  Filters f;
+  Reasons reasons;
+  if (failed(analyse(op.getRootOp(), w, f, reasons)))
+    return op.getRootOp()->emitError("convolution cannot be computed: ") << reasons.all.front();
+  return ConvolutionNest(op, e, w, f).run();
+}
+
+TESSERA_KERNEL(Convolution, "onnx.Conv", "onnx.ConvInteger");
+
+} // namespace
+} // namespace tessera::cpu
