@@ -204,7 +204,7 @@ static void optimise(llvm::Module &module, llvm::TargetMachine &tm) {
   pb.crossRegisterProxies(lam, fam, cgam, mam);
   llvm::ModulePassManager mpm;
   cantFail(pb.parsePassPipeline(
-      mpm, "function(sroa,early-cse<memssa>,loop-mssa(loop-rotate,licm),instcombine,simplifycfg)"));
+      mpm, "function(sroa,early-cse<memssa>,loop-mssa(loop-rotate,licm),instcombine<no-verify-fixpoint>,simplifycfg)"));
   mpm.run(module, mam);
 }
 
