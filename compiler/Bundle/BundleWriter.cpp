@@ -34,8 +34,8 @@ using format::SegmentKind;
 using Digest = std::array<uint8_t, kHashBytes>;
 
 static_assert(int(ScalarOp::TruncDiv) == int(format::ScalarOp::TruncDiv) &&
-              int(CommandKind::Fill) == int(format::CommandKind::Fill) &&
-              int(BufferKind::State) == int(format::BufferKind::State),
+                  int(CommandKind::Fill) == int(format::CommandKind::Fill) &&
+                  int(BufferKind::State) == int(format::BufferKind::State),
               "Plan.h and bundle.fbs are out of step");
 
 class Blake2b {
@@ -62,12 +62,13 @@ Digest hashOf(const void *data, size_t size) {
 
 /// Where each constant goes in the data segment.
 struct DataLayout {
-  std::vector<uint64_t> offsetOf;   ///< per constant
-  std::vector<uint32_t> order;      ///< constants that are written, by offset
+  std::vector<uint64_t> offsetOf; ///< per constant
+  std::vector<uint32_t> order;    ///< constants that are written, by offset
   uint64_t size = 0;
 };
 
-llvm::Expected<DataLayout> layOutConstants(const Plan &plan, BundleStats &stats) {
+llvm::Expected<DataLayout> layOutConstants(const Plan &plan,
+                                           BundleStats &stats) {
   DataLayout layout;
   layout.offsetOf.assign(plan.constants.size(), 0);
   std::vector<char> placed(plan.constants.size(), 0);
@@ -77,17 +78,20 @@ llvm::Expected<DataLayout> layOutConstants(const Plan &plan, BundleStats &stats)
     ++sizes[constant.size];
   std::map<std::pair<uint64_t, Digest>, uint32_t> seen;
   for (size_t i = 0; i < plan.buffers.size(); ++i) {
-    if (plan.buffers[i].kind != BufferKind::Constant || plan.buffers[i].aliasOf != kNone)
+    if (plan.buffers[i].kind != BufferKind::Constant ||
+        plan.buffers[i].aliasOf != kNone)
       continue;
-    if (i >= plan.constantOf.size() || plan.constantOf[i] >= plan.constants.size())
-      return llvm::createStringError("constant buffer %zu ('%s') has no data", i,
-                                     plan.buffers[i].name.c_str());
+    if (i >= plan.constantOf.size() ||
+        plan.constantOf[i] >= plan.constants.size())
+      return llvm::createStringError("constant buffer %zu ('%s') has no data",
+                                     i, plan.buffers[i].name.c_str());
     uint32_t index = plan.constantOf[i];
     const PlanConstant &constant = plan.constants[index];
     if (constant.size != plan.buffers[i].sizeBytes)
       return llvm::createStringError(
           "constant buffer %zu ('%s') has %llu bytes, its data has %llu", i,
-          plan.buffers[i].name.c_str(), (unsigned long long)plan.buffers[i].sizeBytes,
+          plan.buffers[i].name.c_str(),
+          (unsigned long long)plan.buffers[i].sizeBytes,
           (unsigned long long)constant.size);
     if (placed[index])
       continue;
@@ -120,7 +124,8 @@ struct SegmentPlan {
 /// Writes one segment and hashes its chunks on the way.
 class SegmentStream {
 public:
-  SegmentStream(llvm::raw_fd_ostream &os, SegmentPlan &segment) : os(os), segment(segment) {
+  SegmentStream(llvm::raw_fd_ostream &os, SegmentPlan &segment)
+      : os(os), segment(segment) {
     os.seek(segment.offset);
     segment.chunks.clear();
   }
@@ -161,15 +166,17 @@ private:
 };
 
 /// The root of an alias chain and the bytes into it.
-llvm::Expected<std::pair<uint32_t, uint64_t>> flattenAlias(const Plan &plan, uint32_t index) {
+llvm::Expected<std::pair<uint32_t, uint64_t>> flattenAlias(const Plan &plan,
+                                                           uint32_t index) {
   uint32_t root = index;
   uint64_t offset = 0;
   for (size_t steps = 0; plan.buffers[root].aliasOf != kNone; ++steps) {
     offset += plan.buffers[root].aliasOffset;
     root = plan.buffers[root].aliasOf;
     if (root >= plan.buffers.size() || steps > plan.buffers.size())
-      return llvm::createStringError("buffer %u ('%s') has a broken alias chain", index,
-                                     plan.buffers[index].name.c_str());
+      return llvm::createStringError(
+          "buffer %u ('%s') has a broken alias chain", index,
+          plan.buffers[index].name.c_str());
   }
   return std::make_pair(root, offset);
 }
@@ -189,9 +196,16 @@ Offset<format::TensorSpec> writeTensor(Builder &fbb, const PlanTensor &tensor) {
   auto dimVector = fbb.CreateVectorOfStructs(dims);
   auto nameVector = anyName ? fbb.CreateVectorOfStrings(names) : 0;
   bool optional = tensor.defaultBuffer != kNone;
-  auto defaultDims = optional ? fbb.CreateVector(tensor.defaultDims) : 0;
-  return format::CreateTensorSpec(fbb, name, tensor.elementType, dimVector, nameVector, tensor.buffer,
-                          optional, tensor.defaultBuffer, tensor.kind, defaultDims);
+  std::vector<int64_t> defaultShape = tensor.defaultDims;
+  if (optional && defaultShape.size() != tensor.dims.size()) {
+    defaultShape.clear();
+    for (const PlanDim &dim : tensor.dims)
+      defaultShape.push_back(dim.value);
+  }
+  auto defaultDims = optional ? fbb.CreateVector(defaultShape) : 0;
+  return format::CreateTensorSpec(
+      fbb, name, tensor.elementType, dimVector, nameVector, tensor.buffer,
+      optional, tensor.defaultBuffer, tensor.kind, defaultDims);
 }
 
 Offset<flatbuffers::Vector<Offset<format::TensorSpec>>>
@@ -214,40 +228,50 @@ manifestBuffers(const Plan &plan, const DataLayout &layout) {
     bool isConstant = buffer.kind == BufferKind::Constant && !isAlias;
     uint64_t offset = isConstant ? layout.offsetOf[plan.constantOf[i]]
                                  : (buffer.hasOffset ? buffer.offset : 0);
-    buffers.emplace_back(buffer.sizeBytes, offset, alias->second, buffer.sizeRegister,
-                         isConstant ? 0 : kNone, isAlias ? alias->first : kNone,
-                         buffer.firstCommand, buffer.lastCommand, buffer.pool,
-                         format::BufferKind(buffer.kind), buffer.hasOffset && !isConstant, 0);
+    buffers.emplace_back(
+        buffer.sizeBytes, offset, alias->second, buffer.sizeRegister,
+        isConstant ? 0 : kNone, isAlias ? alias->first : kNone,
+        buffer.firstCommand, buffer.lastCommand, buffer.pool,
+        format::BufferKind(buffer.kind), buffer.hasOffset && !isConstant, 0);
   }
   return buffers;
 }
 
 /// The manifest with the segments as they are known so far.
-llvm::Error buildManifest(Builder &fbb, const Plan &plan, const DataLayout &layout,
-                          const std::vector<SegmentPlan> &segments, uint32_t firstCode) {
+llvm::Error buildManifest(Builder &fbb, const Plan &plan,
+                          const DataLayout &layout,
+                          const std::vector<SegmentPlan> &segments,
+                          uint32_t firstCode) {
+  fbb.ForceDefaults(true); // zeros take their place, so the size is known early
   auto inputs = writeTensors(fbb, plan.inputs);
   auto outputs = writeTensors(fbb, plan.outputs);
   auto entryName = fbb.CreateString("main");
-  auto prepareVector = fbb.CreateVector(std::vector<uint32_t>{0, plan.prepareEnd});
-  auto rangeVector = fbb.CreateVector(std::vector<uint32_t>{0, uint32_t(plan.commands.size())});
+  auto prepareVector =
+      fbb.CreateVector(std::vector<uint32_t>{0, plan.prepareEnd});
+  auto rangeVector = fbb.CreateVector(
+      std::vector<uint32_t>{0, uint32_t(plan.commands.size())});
   std::vector<Offset<format::Entry>> entries = {
       CreateEntry(fbb, entryName, inputs, outputs, prepareVector, rangeVector)};
 
-  std::vector<Offset<format::Device>> devices = {format::CreateDeviceDirect(fbb, "cpu", "cpu")};
+  std::vector<Offset<format::Device>> devices = {
+      format::CreateDeviceDirect(fbb, "cpu", "cpu")};
   std::vector<Offset<format::Pool>> pools;
   for (const PlanPool &pool : plan.pools)
-    pools.push_back(format::CreatePoolDirect(fbb, pool.name.c_str(), pool.device, pool.staticBytes,
-                                     pool.alignment, pool.growing));
+    pools.push_back(format::CreatePoolDirect(fbb, pool.name.c_str(),
+                                             pool.device, pool.staticBytes,
+                                             pool.alignment, pool.growing));
 
   auto buffers = manifestBuffers(plan, layout);
   if (!buffers)
     return buffers.takeError();
   std::vector<format::Scalar> scalars;
   for (const PlanScalar &s : plan.scalars)
-    scalars.emplace_back(s.imm, s.dst, s.a, s.b, s.c, format::ScalarOp(s.op), 0, 0, 0);
+    scalars.emplace_back(s.imm, s.dst, s.a, s.b, s.c, format::ScalarOp(s.op), 0,
+                         0, 0);
   std::vector<format::Command> commands;
   for (const PlanCommand &c : plan.commands)
-    commands.emplace_back(c.a, c.b, c.c, c.d, c.e, c.f, format::CommandKind(c.kind), c.device,
+    commands.emplace_back(c.a, c.b, c.c, c.d, c.e, c.f,
+                          format::CommandKind(c.kind), c.device,
                           c.flushDenormals ? 1 : 0);
 
   std::vector<Offset<format::Kernel>> kernels;
@@ -255,7 +279,8 @@ llvm::Error buildManifest(Builder &fbb, const Plan &plan, const DataLayout &layo
     auto name = fbb.CreateString(kernel.name);
     auto kernelClass = fbb.CreateSharedString(kernel.kernelClass);
     auto origin = fbb.CreateVectorOfStrings(kernel.origin);
-    kernels.push_back(format::CreateKernel(fbb, name, kernelClass, origin, kernel.workgroups));
+    kernels.push_back(format::CreateKernel(fbb, name, kernelClass, origin,
+                                           kernel.workgroups));
   }
   std::vector<Offset<format::Variant>> variants;
   for (size_t i = 0; i < plan.variants.size(); ++i) {
@@ -263,8 +288,8 @@ llvm::Error buildManifest(Builder &fbb, const Plan &plan, const DataLayout &layo
     auto name = fbb.CreateString(variant.name);
     auto features = fbb.CreateVectorOfStrings(variant.features);
     auto starts = fbb.CreateVector(variant.entries);
-    variants.push_back(format::CreateVariant(fbb, name, variant.machine, features,
-                                     firstCode + uint32_t(i), starts));
+    variants.push_back(format::CreateVariant(
+        fbb, name, variant.machine, features, firstCode + uint32_t(i), starts));
   }
   std::vector<Offset<format::Segment>> segmentTables;
   for (const SegmentPlan &segment : segments) {
@@ -278,16 +303,18 @@ llvm::Error buildManifest(Builder &fbb, const Plan &plan, const DataLayout &layo
       }
       chunks.emplace_back(words[0], words[1], words[2], words[3]);
     }
-    auto variant = segment.variant.empty() ? 0 : fbb.CreateSharedString(segment.variant);
+    auto variant =
+        segment.variant.empty() ? 0 : fbb.CreateSharedString(segment.variant);
     auto chunkVector = fbb.CreateVectorOfStructs(chunks);
-    segmentTables.push_back(
-        format::CreateSegment(fbb, segment.kind, variant, segment.offset, segment.size, chunkVector));
+    segmentTables.push_back(format::CreateSegment(
+        fbb, segment.kind, variant, segment.offset, segment.size, chunkVector));
   }
   auto tool = fbb.CreateString(plan.tool);
   auto modelHash = fbb.CreateString(plan.modelHash);
   auto target = fbb.CreateString(plan.target);
   auto options = fbb.CreateVectorOfStrings(plan.provenanceOptions);
-  auto provenance = format::CreateProvenance(fbb, tool, modelHash, target, options);
+  auto provenance =
+      format::CreateProvenance(fbb, tool, modelHash, target, options);
 
   auto entryVector = fbb.CreateVector(entries);
   auto deviceVector = fbb.CreateVector(devices);
@@ -300,10 +327,10 @@ llvm::Error buildManifest(Builder &fbb, const Plan &plan, const DataLayout &layo
   auto variantVector = fbb.CreateVector(variants);
   auto segmentVector = fbb.CreateVector(segmentTables);
   auto stringVector = fbb.CreateVectorOfStrings(plan.strings);
-  auto manifest = format::CreateManifest(fbb, /*abi_version=*/1, plan.registers, entryVector,
-                                 deviceVector, poolVector, bufferVector, scalarVector,
-                                 commandVector, operandVector, kernelVector, variantVector,
-                                 segmentVector, stringVector, provenance);
+  auto manifest = format::CreateManifest(
+      fbb, /*abi_version=*/1, plan.registers, entryVector, deviceVector,
+      poolVector, bufferVector, scalarVector, commandVector, operandVector,
+      kernelVector, variantVector, segmentVector, stringVector, provenance);
   format::FinishManifestBuffer(fbb, manifest);
   return llvm::Error::success();
 }
@@ -313,7 +340,8 @@ void put(uint8_t *at, uint64_t value, int bytes) {
     at[i] = uint8_t(value >> (8 * i));
 }
 
-std::array<uint8_t, kHeaderBytes> makeHeader(uint64_t fileBytes, const Builder &manifest) {
+std::array<uint8_t, kHeaderBytes> makeHeader(uint64_t fileBytes,
+                                             const Builder &manifest) {
   std::array<uint8_t, kHeaderBytes> header = {};
   std::memcpy(header.data(), format::kMagic, sizeof(format::kMagic));
   put(&header[format::kVersionAt], format::kFormatVersion, 4);
@@ -332,17 +360,19 @@ std::array<uint8_t, kHeaderBytes> makeHeader(uint64_t fileBytes, const Builder &
 /// A file beside `path` that is renamed onto it by commit(), or removed.
 class PendingFile {
 public:
-  static llvm::Expected<std::unique_ptr<PendingFile>> create(llvm::StringRef path) {
+  static llvm::Expected<std::unique_ptr<PendingFile>>
+  create(llvm::StringRef path) {
     auto file = std::make_unique<PendingFile>();
     file->path = path.str();
-    if (auto ec = llvm::sys::fs::createUniqueFile(path + ".%%%%%%.tmp", file->fd,
-                                                  file->temporary, llvm::sys::fs::OF_None,
-                                                  llvm::sys::fs::all_read |
-                                                      llvm::sys::fs::all_write))
-      return llvm::createStringError(ec, "cannot write beside '%s': %s", file->path.c_str(),
-                                     ec.message().c_str());
+    if (auto ec = llvm::sys::fs::createUniqueFile(
+            path + ".%%%%%%.tmp", file->fd, file->temporary,
+            llvm::sys::fs::OF_None,
+            llvm::sys::fs::all_read | llvm::sys::fs::all_write))
+      return llvm::createStringError(ec, "cannot write beside '%s': %s",
+                                     file->path.c_str(), ec.message().c_str());
     llvm::sys::RemoveFileOnSignal(file->temporary);
-    file->os = std::make_unique<llvm::raw_fd_ostream>(file->fd, /*shouldClose=*/true);
+    file->os =
+        std::make_unique<llvm::raw_fd_ostream>(file->fd, /*shouldClose=*/true);
     return file;
   }
   ~PendingFile() {
@@ -355,7 +385,9 @@ public:
     llvm::sys::fs::remove(temporary);
     llvm::sys::DontRemoveFileOnSignal(temporary);
   }
-  std::error_code resize(uint64_t bytes) { return llvm::sys::fs::resize_file(fd, bytes); }
+  std::error_code resize(uint64_t bytes) {
+    return llvm::sys::fs::resize_file(fd, bytes);
+  }
   llvm::Error commit() {
     os->close();
     if (auto ec = os->error()) {
@@ -364,8 +396,8 @@ public:
                                      ec.message().c_str());
     }
     if (auto ec = llvm::sys::fs::rename(temporary, path))
-      return llvm::createStringError(ec, "cannot rename onto '%s': %s", path.c_str(),
-                                     ec.message().c_str());
+      return llvm::createStringError(ec, "cannot rename onto '%s': %s",
+                                     path.c_str(), ec.message().c_str());
     llvm::sys::DontRemoveFileOnSignal(temporary);
     temporary.clear();
     return llvm::Error::success();
@@ -380,7 +412,8 @@ private:
 
 } // namespace
 
-llvm::Expected<BundleStats> writeBundle(const Plan &plan, llvm::StringRef path) {
+llvm::Expected<BundleStats> writeBundle(const Plan &plan,
+                                        llvm::StringRef path) {
   BundleStats stats;
   auto layout = layOutConstants(plan, stats);
   if (!layout)
@@ -393,7 +426,8 @@ llvm::Expected<BundleStats> writeBundle(const Plan &plan, llvm::StringRef path) 
   segments.push_back({SegmentKind::Data, "", 0, layout->size, {}});
   uint32_t firstCode = segments.size();
   for (const PlanVariant &variant : plan.variants) {
-    segments.push_back({SegmentKind::Code, variant.name, 0, variant.image.size(), {}});
+    segments.push_back(
+        {SegmentKind::Code, variant.name, 0, variant.image.size(), {}});
     stats.codeBytes += variant.image.size();
   }
   for (SegmentPlan &segment : segments)
@@ -415,9 +449,10 @@ llvm::Expected<BundleStats> writeBundle(const Plan &plan, llvm::StringRef path) 
     return file.takeError();
   llvm::raw_fd_ostream &os = *(*file)->os;
   if (auto ec = (*file)->resize(fileBytes))
-    return llvm::createStringError(ec, "cannot write %llu bytes beside '%s': %s",
-                                   (unsigned long long)fileBytes, path.str().c_str(),
-                                   ec.message().c_str());
+    return llvm::createStringError(ec,
+                                   "cannot write %llu bytes beside '%s': %s",
+                                   (unsigned long long)fileBytes,
+                                   path.str().c_str(), ec.message().c_str());
   SegmentStream data(os, segments[0]);
   for (uint32_t index : layout->order) {
     data.padTo(layout->offsetOf[index]);
@@ -438,7 +473,8 @@ llvm::Expected<BundleStats> writeBundle(const Plan &plan, llvm::StringRef path) 
   auto header = makeHeader(fileBytes, manifest);
   os.seek(0);
   os.write(reinterpret_cast<const char *>(header.data()), header.size());
-  os.write(reinterpret_cast<const char *>(manifest.GetBufferPointer()), manifest.GetSize());
+  os.write(reinterpret_cast<const char *>(manifest.GetBufferPointer()),
+           manifest.GetSize());
   if (auto error = (*file)->commit())
     return std::move(error);
   stats.fileBytes = fileBytes;

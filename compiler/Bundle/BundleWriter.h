@@ -24,10 +24,10 @@ namespace tessera {
 struct BundleStats {
   uint64_t fileBytes = 0;
   uint64_t manifestBytes = 0;
-  uint64_t codeBytes = 0;          ///< all variants
-  uint64_t dataBytes = 0;          ///< after deduplication, with padding
-  uint64_t constantBytes = 0;      ///< before deduplication
-  uint32_t deduplicated = 0;       ///< constants that share another one's bytes
+  uint64_t codeBytes = 0;     ///< all variants
+  uint64_t dataBytes = 0;     ///< after deduplication, with padding
+  uint64_t constantBytes = 0; ///< before deduplication
+  uint32_t deduplicated = 0;  ///< constants that share another one's bytes
 };
 
 /// Writes `plan` to `path`. An existing regular file is replaced atomically.

@@ -68,7 +68,7 @@ struct PlanTensor {
   std::vector<PlanDim> dims;
   uint32_t buffer = kNone;
   uint32_t defaultBuffer = kNone; ///< value of an overridable initialiser (a Constant buffer)
-  std::vector<int64_t> defaultDims; ///< its shape
+  std::vector<int64_t> defaultDims; ///< its shape; empty: the static dims
   uint8_t kind = 0;
 };
 

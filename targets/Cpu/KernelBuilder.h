@@ -99,8 +99,6 @@ public:
   /// order of the Extent leaves of the root's results.
   virtual unsigned extentCount(mlir::Operation *root) const { return 0; }
   virtual llvm::LogicalResult emitExtents(tsr::DispatchOp op, KernelEmitter &e) const { return llvm::failure(); }
-  /// Scratch bytes of the extents kernel, or null; only the operands' sizes are given.
-  virtual onnx::Sym extentScratchBytes(tsr::DispatchOp op, const DispatchSizes &sizes) const { return nullptr; }
 
   /// Flush subnormals to zero while it runs (contraction, convolution,
   /// normalisation, recurrent only; never casts or elementwise).

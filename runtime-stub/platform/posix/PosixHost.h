@@ -1,0 +1,77 @@
+// Host services on POSIX systems: features, protection, memory, clock, threads.
+// What a host of another kind writes for itself; tsr-run and the tests use
+// this.
+#ifndef TESSERA_RUNTIME_PLATFORM_POSIXHOST_H
+#define TESSERA_RUNTIME_PLATFORM_POSIXHOST_H
+
+#include "runtime-stub/include/tessera/runtime.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace tsr::posix {
+
+/// Names of the features that processor and operating system provide, separated
+/// by spaces; names as in FORMAT.md.
+std::string detectFeatures();
+
+uint64_t nowNs();
+uint32_t pageSize();
+
+/// Anonymous zeroed pages that can grow and keep their contents.
+class Pages {
+public:
+  Pages() = default;
+  ~Pages() { reset(); }
+  Pages(const Pages &) = delete;
+  Pages &operator=(const Pages &) = delete;
+  /// False if the system has no memory; the old pages stay then.
+  bool resize(uint64_t bytes);
+  void reset();
+  void *data() const { return memory; }
+  uint64_t size() const { return bytes; }
+
+private:
+  void *memory = nullptr;
+  uint64_t bytes = 0;
+};
+
+/// A file mapped for reading.
+class MappedFile {
+public:
+  ~MappedFile();
+  /// Empty on success, else the reason.
+  std::string open(const std::string &path);
+  const void *data() const { return memory; }
+  uint64_t size() const { return bytes; }
+
+private:
+  void *memory = nullptr;
+  uint64_t bytes = 0;
+};
+
+/// `count - 1` worker threads that help the calling one.
+class ThreadPool {
+public:
+  explicit ThreadPool(unsigned threads);
+  ~ThreadPool();
+  void run(uint64_t count, void (*work)(void *argument, uint64_t index),
+           void *argument);
+
+private:
+  struct State;
+  std::unique_ptr<State> state;
+};
+
+/// A host table. `features` and `pool` (may be null) must outlive it.
+struct HostContext {
+  ThreadPool *pool = nullptr;
+  std::function<void(const tsr_trace_event_t &)> onTrace;
+};
+tsr_host_t makeHost(const std::string &features, HostContext &context);
+
+} // namespace tsr::posix
+#endif

@@ -1,0 +1,68 @@
+// One bundle with one instance: open, load, feed, run, read.
+#ifndef TESSERA_TSR_RUN_SESSION_H
+#define TESSERA_TSR_RUN_SESSION_H
+
+#include "runtime-stub/platform/posix/PosixHost.h"
+#include "tools/tsr-run/Tensor.h"
+
+#include <map>
+#include <memory>
+#include <optional>
+
+namespace runner {
+
+/// A bundle failed its checks.
+struct VerificationFailed : Refused {
+  using Refused::Refused;
+};
+
+struct TraceRecord {
+  std::string kernel, kernelClass;
+  uint32_t command, workgroups;
+  uint64_t beginNs, endNs;
+};
+
+class Session {
+public:
+  struct Settings {
+    std::string variant;
+    unsigned threads = 1;
+    bool poison = false;
+    bool trace = false;
+    bool checkOnly = false;
+  };
+  /// Opens and, unless only checking, loads the code.
+  Session(const std::string &path, const Settings &settings);
+
+  const tsr_bundle_t *bundle() const { return handle; }
+  uint32_t inputCount() const { return tsr_input_count(handle); }
+  tsr_tensor_info_t inputInfo(uint32_t index) const;
+  tsr_tensor_info_t outputInfo(uint32_t index) const;
+
+  /// Fixes the shapes; an absent tensor takes the input's default value.
+  void prepare(const std::vector<std::optional<Tensor>> &inputs);
+  /// Fills the inputs and runs; the time of the run alone, in ns.
+  uint64_t run(const std::vector<std::optional<Tensor>> &inputs);
+  tsr_tensor_t output(uint32_t index);
+
+  std::vector<TraceRecord> trace; ///< of the last run
+
+private:
+  void checkInput(uint32_t index, const Tensor &tensor) const;
+  void grow();
+  void poison(uint32_t pool, uint64_t from);
+
+  Settings settings;
+  std::string features;
+  tsr::posix::MappedFile file;
+  tsr::posix::HostContext context;
+  std::unique_ptr<tsr::posix::ThreadPool> threads;
+  tsr::posix::Pages bundleState, code, instanceState;
+  tsr::posix::Pages pools[TSR_MAX_POOLS];
+  tsr_needs_t needs = {};
+  tsr_bundle_t *handle = nullptr;
+  tsr_instance_t *instance = nullptr;
+};
+
+} // namespace runner
+#endif
