@@ -1,12 +1,71 @@
 // Runs passes over textual IR: the driver of the lit tests.
+//
+//   tessera-opt [PASSES] FILE.mlir
+//   tessera-opt --import MODEL.onnx [--dim NAME=VALUE]... [--freeze] [--quiet]
+//
+// The second form prints the imported module, large weights left out; several
+// models may be named, then only failures are printed.
+#include "compiler/Import/Import.h"
 #include "compiler/Registration.h"
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
+#include "llvm/Support/SourceMgr.h"
+
+using namespace mlir;
+
+static int importModels(ArrayRef<StringRef> args) {
+  tessera::ImportOptions options;
+  SmallVector<StringRef> paths;
+  bool quiet = false;
+  for (size_t i = 0; i < args.size(); ++i) {
+    if (args[i] == "--dim" && i + 1 < args.size()) {
+      std::string error;
+      auto spec = tessera::parseDimSpec(args[++i], error);
+      if (failed(spec)) {
+        llvm::errs() << error << "\n";
+        return 2;
+      }
+      options.dims.push_back(*spec);
+    } else if (args[i] == "--freeze") {
+      options.freezeInitializers = true;
+    } else if (args[i] == "--quiet") {
+      quiet = true;
+    } else {
+      paths.push_back(args[i]);
+    }
+  }
+  DialectRegistry registry;
+  tessera::registerDialects(registry);
+  unsigned failures = 0;
+  for (StringRef path : paths) {
+    MLIRContext context(registry, MLIRContext::Threading::DISABLED);
+    llvm::SourceMgr sources;
+    SourceMgrDiagnosticHandler handler(sources, &context, llvm::errs());
+    auto module = tessera::importOnnx(path, options, &context);
+    if (failed(module)) {
+      ++failures;
+      if (paths.size() > 1)
+        llvm::outs() << "FAIL " << path << "\n";
+      continue;
+    }
+    if (!quiet && paths.size() == 1) {
+      OpPrintingFlags flags;
+      flags.elideLargeElementsAttrs(16).elideLargeResourceString(64);
+      (*module)->print(llvm::outs(), flags);
+    }
+  }
+  if (paths.size() > 1)
+    llvm::outs() << paths.size() - failures << " of " << paths.size() << " models imported\n";
+  return failures ? 1 : 0;
+}
 
 int main(int argc, char **argv) {
-  mlir::DialectRegistry registry;
+  if (argc > 1 && StringRef(argv[1]) == "--import") {
+    SmallVector<StringRef> args(argv + 2, argv + argc);
+    return importModels(args);
+  }
+  DialectRegistry registry;
   tessera::registerDialects(registry);
   tessera::registerPasses();
-  return mlir::asMainReturnCode(
-      mlir::MlirOptMain(argc, argv, "Tessera pass driver\n", registry));
+  return asMainReturnCode(MlirOptMain(argc, argv, "Tessera pass driver\n", registry));
 }

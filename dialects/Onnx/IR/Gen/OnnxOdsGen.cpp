@@ -325,9 +325,15 @@ void writeCpp(const std::string &dir, const std::string &category) {
 
 int main(int argc, char **argv) {
   std::vector<OpSchema> schemas;
-  for (OpSchema &s : OpSchemaRegistry::get_all_schemas()) // the newest versions
-    if (!s.Deprecated() && prefixOfDomain.contains(s.domain()))
+  for (OpSchema &s : OpSchemaRegistry::get_all_schemas()) { // the newest versions
+    if (!prefixOfDomain.contains(s.domain()))
+      continue;
+    if (!s.Deprecated())
       schemas.push_back(s);
+    else if (s.domain() == "ai.onnx.ml") // out of favour, but what models hold
+      schemas.push_back(
+          *OpSchemaRegistry::Schema(s.Name(), s.since_version() - 1, s.domain()));
+  }
   std::sort(schemas.begin(), schemas.end(),
             [](auto &a, auto &b) { return a.Name() < b.Name(); });
   std::map<std::string, std::vector<const OpSchema *>> categories;

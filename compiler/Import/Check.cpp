@@ -1,0 +1,169 @@
+// The ONNX checker, after what it leaves to others: operator sets that nobody
+// knows, and fields that it insists on although every writer may leave them out.
+#include "compiler/Import/Model.h"
+#include "onnx/checker.h"
+#include "onnx/defs/schema.h"
+
+namespace tessera::onnx_import {
+
+namespace {
+
+// "" and "ai.onnx" are one domain.
+void normaliseDomain(std::string *domain) {
+  if (*domain == "ai.onnx")
+    domain->clear();
+}
+
+void normaliseDomains(NodeList &nodes) {
+  for (NodeProto &node : nodes) {
+    if (node.domain() == "ai.onnx")
+      normaliseDomain(node.mutable_domain());
+    for (AttributeProto &a : *node.mutable_attribute()) {
+      if (a.has_g())
+        normaliseDomains(*a.mutable_g()->mutable_node());
+      for (GraphProto &g : *a.mutable_graphs())
+        normaliseDomains(*g.mutable_node());
+    }
+  }
+}
+
+template <typename Imports>
+std::map<std::string, int64_t> readOpsets(Imports &imports, const std::string &where) {
+  std::map<std::string, int64_t> opsets;
+  Imports merged;
+  const auto &known = ::onnx::OpSchemaRegistry::DomainToVersionRange::Instance().Map();
+  for (auto &import : imports) {
+    normaliseDomain(import.mutable_domain());
+    auto [it, fresh] = opsets.try_emplace(import.domain(), import.version());
+    std::string name = import.domain().empty() ? "ai.onnx" : import.domain();
+    if (!fresh && it->second != import.version())
+      throw ImportError(where + "imports operator sets " + std::to_string(it->second) + " and " +
+                        std::to_string(import.version()) + " of domain " + name);
+    if (import.version() < 1)
+      throw ImportError(where + "imports operator set " + std::to_string(import.version()) +
+                        " of domain " + name + "; they begin at 1");
+    auto range = known.find(import.domain());
+    if (range != known.end() && import.version() > range->second.second)
+      throw ImportError(where + "imports operator set " + std::to_string(import.version()) +
+                        " of domain " + name + ", the newest known is " +
+                        std::to_string(range->second.second));
+    if (fresh)
+      *merged.Add() = import;
+  }
+  imports.Swap(&merged);
+  return opsets;
+}
+
+// The checker wants a shape for inputs and outputs; without one their rank is
+// not known, which is no fault.
+class MissingTypes {
+public:
+  explicit MissingTypes(GraphProto &graph) {
+    for (ValueInfoProto &v : *graph.mutable_input())
+      addShape(v);
+    for (ValueInfoProto &v : *graph.mutable_output())
+      if (v.has_type() && v.type().value_case() != TypeProto::VALUE_NOT_SET) {
+        addShape(v);
+      } else {
+        v.mutable_type()->mutable_tensor_type()->set_elem_type(TensorProto::FLOAT);
+        v.mutable_type()->mutable_tensor_type()->mutable_shape();
+        untyped.push_back(&v);
+      }
+  }
+  ~MissingTypes() {
+    for (ValueInfoProto *v : shapeless)
+      v->mutable_type()->mutable_tensor_type()->clear_shape();
+    for (ValueInfoProto *v : untyped)
+      v->clear_type();
+  }
+
+private:
+  void addShape(ValueInfoProto &v) {
+    if (!v.type().has_tensor_type() || v.type().tensor_type().has_shape())
+      return;
+    v.mutable_type()->mutable_tensor_type()->mutable_shape();
+    shapeless.push_back(&v);
+  }
+  std::vector<ValueInfoProto *> shapeless, untyped;
+};
+
+void checkDims(const TypeProto &type, const std::string &where) {
+  if (type.has_tensor_type()) {
+    for (auto &dim : type.tensor_type().shape().dim())
+      if (dim.has_dim_value() && dim.dim_value() < 0)
+        throw ImportError(where + ": negative dimension " + std::to_string(dim.dim_value()));
+  } else if (type.has_sequence_type()) {
+    checkDims(type.sequence_type().elem_type(), where);
+  } else if (type.has_optional_type()) {
+    checkDims(type.optional_type().elem_type(), where);
+  }
+}
+
+// The first line is the fault, the node's name comes in a context line.
+[[noreturn]] void rethrow(const std::string &text) {
+  llvm::StringRef message = text;
+  auto [fault, context] = message.split("\n\n==> Context: ");
+  std::string clean;
+  for (char c : fault.trim())
+    clean += c == '\n' ? ' ' : c;
+  std::string node;
+  if (size_t at = context.find("Name: "); at != llvm::StringRef::npos) {
+    auto [name, op] = context.substr(at + 6).split(" OpType: ");
+    node = name.str();
+    clean = "node '" + node + "' (" + op.split('\n').first.str() + "): " + clean;
+  }
+  throw ImportError(clean, node);
+}
+
+} // namespace
+
+void checkModel(Model &model) {
+  ModelProto &proto = model.proto;
+  GraphProto &graph = *proto.mutable_graph();
+  model.irVersion = proto.ir_version();
+  if (model.irVersion < 1)
+    throw ImportError("the model has no IR version");
+  if (model.irVersion > ::onnx::IR_VERSION)
+    throw ImportError("IR version " + std::to_string(model.irVersion) + ", the newest known is " +
+                      std::to_string(::onnx::IR_VERSION));
+  normaliseDomains(*graph.mutable_node());
+  if (!proto.opset_import_size() && model.irVersion < 3)
+    proto.add_opset_import()->set_version(1);
+  model.opsets = readOpsets(*proto.mutable_opset_import(), "the model ");
+  for (FunctionProto &f : *proto.mutable_functions()) {
+    normaliseDomains(*f.mutable_node());
+    normaliseDomain(f.mutable_domain());
+    readOpsets(*f.mutable_opset_import(), "function '" + f.name() + "' ");
+  }
+  forEachGraph(graph, [](GraphProto &g) {
+    for (auto &v : g.input())
+      checkDims(v.type(), "input '" + v.name() + "'");
+    for (auto &v : g.output())
+      checkDims(v.type(), "output '" + v.name() + "'");
+  });
+
+  // Up to IR version 3 every initialiser had to be an input; models were rarely
+  // meant to be overridden, and writers rarely obeyed.
+  if (model.irVersion <= 3) {
+    llvm::StringMap<bool> initializers;
+    for (auto &t : graph.initializer())
+      initializers[t.name()] = true;
+    google::protobuf::RepeatedPtrField<ValueInfoProto> inputs;
+    for (ValueInfoProto &v : *graph.mutable_input())
+      if (!initializers.contains(v.name()))
+        inputs.Add()->Swap(&v);
+    graph.mutable_input()->Swap(&inputs);
+  }
+  proto.set_ir_version(::onnx::IR_VERSION);
+
+  checkWithoutPayloads(model, [&] {
+    MissingTypes missing(graph);
+    try {
+      ::onnx::checker::check_model(proto);
+    } catch (const std::exception &e) {
+      rethrow(e.what());
+    }
+  });
+}
+
+} // namespace tessera::onnx_import
