@@ -174,10 +174,10 @@ private:
       int64_t count = 1;
       bool overflow = false;
       for (auto &d : t.tensor_type().shape().dim()) {
-        dims.push_back(d.has_dim_value() ? d.dim_value() : ShapedType::kDynamic);
-        if (d.has_dim_value() && d.dim_value() < 0)
-          throw ImportError(where + ": negative dimension " + std::to_string(d.dim_value()));
-        if (d.has_dim_value())
+        // Inference of a branch that is never taken may give negative ones.
+        bool known = d.has_dim_value() && d.dim_value() >= 0;
+        dims.push_back(known ? d.dim_value() : ShapedType::kDynamic);
+        if (known)
           overflow |= llvm::MulOverflow<int64_t>(count, std::max<int64_t>(d.dim_value(), 1), count);
       }
       std::optional<int64_t> bytes = onnx::getStorageBytes(e, count);
@@ -362,17 +362,21 @@ private:
       fail(n, "unknown operator");
     Location where = loc(n);
     OperationState state(where, info ? name : "onnx.Custom");
-    SmallVector<const AttributeProto *> graphs;
     NamedAttrList attributes;
+    std::map<std::string, const AttributeProto *, std::greater<>> graphs;
     for (auto &a : n.attribute()) {
       if (a.type() == AttributeProto::GRAPH)
-        graphs.push_back(&a);
+        graphs[a.name()] = &a;
       else
         attributes.append(a.name() == "type" && info ? "type_attr" : a.name(), attribute(a, n));
     }
-    if (info)
+    if (info) {
       known(n, *info, state, attributes);
-    else
+      for (auto &[attrName, a] : newestSchema(n)->attributes())
+        if (a.type == AttributeProto::GRAPH)
+          graphs.try_emplace(attrName); // an absent body is an empty region
+    }
+    if (!info)
       custom(n, state, attributes);
     SmallVector<const std::string *> results;
     for (auto &output : n.output()) {
@@ -385,16 +389,16 @@ private:
       state.addTypes(output.empty() ? Type(b.getNoneType())
                                     : type(*it->second, describe(n) + ", output '" + output + "'"));
     }
-    // then_branch before else_branch, as in the operator's definition.
-    llvm::sort(graphs, [](auto *x, auto *y) { return x->name() > y->name(); });
+    // In the order of the operator's definition: then_branch before else_branch.
     for (size_t i = 0; i < graphs.size(); ++i)
       state.addRegion();
     Operation *op = b.create(state);
     for (auto [output, result] : llvm::zip(results, op->getResults()))
       if (!output->empty())
         scopes.back()[*output] = result;
-    for (auto [a, r] : llvm::zip(graphs, op->getRegions()))
-      region(n, a->g(), r);
+    for (auto [entry, r] : llvm::zip(graphs, op->getRegions()))
+      if (entry.second)
+        region(n, entry.second->g(), r);
     checkBodies(n, op);
     checkValues(n, op);
   }

@@ -87,15 +87,20 @@ private:
   std::vector<ValueInfoProto *> shapeless, untyped;
 };
 
-void checkDims(const TypeProto &type, const std::string &where) {
-  if (type.has_tensor_type()) {
-    for (auto &dim : type.tensor_type().shape().dim())
-      if (dim.has_dim_value() && dim.dim_value() < 0)
+// -1 is how some writers spell an unknown dimension.
+void checkDims(TypeProto &type, const std::string &where) {
+  if (type.has_tensor_type() && type.tensor_type().has_shape()) {
+    for (auto &dim : *type.mutable_tensor_type()->mutable_shape()->mutable_dim()) {
+      if (!dim.has_dim_value() || dim.dim_value() >= 0)
+        continue;
+      if (dim.dim_value() != -1)
         throw ImportError(where + ": negative dimension " + std::to_string(dim.dim_value()));
+      dim.clear_value();
+    }
   } else if (type.has_sequence_type()) {
-    checkDims(type.sequence_type().elem_type(), where);
+    checkDims(*type.mutable_sequence_type()->mutable_elem_type(), where);
   } else if (type.has_optional_type()) {
-    checkDims(type.optional_type().elem_type(), where);
+    checkDims(*type.mutable_optional_type()->mutable_elem_type(), where);
   }
 }
 
@@ -136,10 +141,12 @@ void checkModel(Model &model) {
     readOpsets(*f.mutable_opset_import(), "function '" + f.name() + "' ");
   }
   forEachGraph(graph, [](GraphProto &g) {
-    for (auto &v : g.input())
-      checkDims(v.type(), "input '" + v.name() + "'");
-    for (auto &v : g.output())
-      checkDims(v.type(), "output '" + v.name() + "'");
+    for (ValueInfoProto &v : *g.mutable_input())
+      if (v.has_type())
+        checkDims(*v.mutable_type(), "input '" + v.name() + "'");
+    for (ValueInfoProto &v : *g.mutable_output())
+      if (v.has_type())
+        checkDims(*v.mutable_type(), "output '" + v.name() + "'");
   });
 
   // Up to IR version 3 every initialiser had to be an input; models were rarely

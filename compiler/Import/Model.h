@@ -72,8 +72,6 @@ struct Model {
   std::map<std::string, TensorProto> defaults;
   /// Ranges given by the user, by input name and axis.
   std::map<std::pair<std::string, int>, DimSpec> ranges;
-  /// Whether the user fixed a dimension: declared shapes may then be outdated.
-  bool specialised = false;
   std::vector<std::string> warnings;
 };
 

@@ -112,7 +112,6 @@ void specialiseDims(Model &model, const ImportOptions &options) {
           param = dim.dim_param();
         } else if (spec.isStatic()) {
           dim.set_dim_value(spec.min);
-          model.specialised = true;
         } else {
           model.ranges[{v.name(), axis}] = spec;
         }
@@ -124,7 +123,6 @@ void specialiseDims(Model &model, const ImportOptions &options) {
     }
     if (spec.isStatic()) {
       substitute(graph, param, spec.min);
-      model.specialised = true;
       continue;
     }
     for (auto &v : graph.input())

@@ -213,6 +213,7 @@ private:
     for (NodeProto &node : *out) {
       node.clear_metadata_props();
       verify(node);
+      fillDefaults(node);
     }
     out = outer;
   }
@@ -229,6 +230,19 @@ private:
       llvm::StringRef text = e.what();
       fail(node, text.split("\n\n==> Context").first.trim().str());
     }
+  }
+
+  // Inference through the body of a schema function does not know its defaults.
+  void fillDefaults(NodeProto &node) {
+    const ::onnx::OpSchema *schema = newestVersion(node.domain()) ? newestSchema(node) : nullptr;
+    if (!schema || !schema->HasFunction() || schema->has_type_and_shape_inference_function())
+      return;
+    for (auto &[name, a] : schema->attributes())
+      if (a.default_value.type() != AttributeProto::UNDEFINED && !findAttribute(node, name)) {
+        AttributeProto &added = *node.add_attribute();
+        added = a.default_value;
+        added.set_name(name);
+      }
   }
 
   //===--------------------------------------------------------------------===//

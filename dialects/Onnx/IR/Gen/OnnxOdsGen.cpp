@@ -272,7 +272,8 @@ std::string operation(const OpSchema &s, Constraints &constraints) {
     attributes.emplace(name, &a);
   for (auto &[name, a] : attributes)
     if (a->type == AttributeProto::GRAPH)
-      regions.insert(regions.begin(), "SizedRegion<1>:$" + names.pick(name, "_region"));
+      regions.insert(regions.begin(), (a->required ? "SizedRegion<1>:$" : "AnyRegion:$") +
+                                          names.pick(name, "_region"));
     else
       args.push_back(attribute(*a) + ":$" + names.pick(name, "_attr"));
 
