@@ -98,6 +98,17 @@ void prepareValueInfo(Model &model, GraphProto &g) {
   g.mutable_value_info()->Swap(&kept);
 }
 
+// Declared shapes of what known operators compute.
+void clearResultShapes(GraphProto &g) {
+  std::unordered_set<std::string> computed;
+  for (auto &node : g.node())
+    if (newestVersion(node.domain()))
+      computed.insert(node.output().begin(), node.output().end());
+  for (ValueInfoProto &v : *g.mutable_output())
+    if (v.type().has_tensor_type() && computed.contains(v.name()))
+      v.mutable_type()->mutable_tensor_type()->clear_shape();
+}
+
 // Some operators do not look into their bodies; these see nothing from outside.
 void inferDetachedBodies(Model &model) {
   std::unordered_map<std::string, int> opsets;
@@ -125,16 +136,10 @@ void inferTypes(Model &model) {
   GraphProto &graph = *model.proto.mutable_graph();
   forEachGraph(graph, [&](GraphProto &g) { prepareValueInfo(model, g); });
   // Declared result shapes are compared afterwards, for a message of our own.
-  std::unordered_set<std::string> unknown;
-  for (auto &node : graph.node())
-    if (!newestVersion(node.domain()))
-      unknown.insert(node.output().begin(), node.output().end());
   std::vector<TypeProto> declared;
-  for (ValueInfoProto &v : *graph.mutable_output()) {
+  for (ValueInfoProto &v : *graph.mutable_output())
     declared.push_back(v.type());
-    if (v.type().has_tensor_type() && !unknown.contains(v.name()))
-      v.mutable_type()->mutable_tensor_type()->clear_shape();
-  }
+  forEachGraph(graph, clearResultShapes);
   try {
     ::onnx::shape_inference::DataValueMap values;
     ::onnx::shape_inference::InferShapes(

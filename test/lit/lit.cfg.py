@@ -17,6 +17,7 @@ config.test_exec_root = config.tessera_test_root
 
 llvm_config.with_system_environment(["HOME", "TMPDIR", "TESSERA_CACHE", "ASAN_OPTIONS"])
 llvm_config.use_default_substitutions()
+llvm_config.with_environment("PATH", config.llvm_tools_dir, append_path=True)  # not, split-file
 tools = [t for t in ("tessera", "tessera-opt", "tsr-run") if os.path.exists(os.path.join(config.tessera_bin_dir, t))]
 # Longest first: "tessera" is a prefix of the others.
 llvm_config.add_tool_substitutions(sorted(tools, key=len, reverse=True), [config.tessera_bin_dir, config.llvm_tools_dir])

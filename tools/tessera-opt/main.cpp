@@ -1,10 +1,10 @@
 // Runs passes over textual IR: the driver of the lit tests.
 //
 //   tessera-opt [PASSES] FILE.mlir
-//   tessera-opt --import MODEL.onnx [--dim NAME=VALUE]... [--freeze] [--quiet]
+//   tessera-opt --import MODEL.onnx [--dim NAME=VALUE]... [--freeze] [--full] [--quiet]
 //
-// The second form prints the imported module, large weights left out; several
-// models may be named, then only failures are printed.
+// The second form prints the imported module, large weights left out unless --full;
+// several models may be named, then only failures are printed.
 #include "compiler/Import/Import.h"
 #include "compiler/Registration.h"
 #include "mlir/IR/DialectRegistry.h"
@@ -16,7 +16,7 @@ using namespace mlir;
 static int importModels(ArrayRef<StringRef> args) {
   tessera::ImportOptions options;
   SmallVector<StringRef> paths;
-  bool quiet = false;
+  bool quiet = false, full = false;
   for (size_t i = 0; i < args.size(); ++i) {
     if (args[i] == "--dim" && i + 1 < args.size()) {
       std::string error;
@@ -28,6 +28,8 @@ static int importModels(ArrayRef<StringRef> args) {
       options.dims.push_back(*spec);
     } else if (args[i] == "--freeze") {
       options.freezeInitializers = true;
+    } else if (args[i] == "--full") {
+      full = true;
     } else if (args[i] == "--quiet") {
       quiet = true;
     } else {
@@ -50,7 +52,8 @@ static int importModels(ArrayRef<StringRef> args) {
     }
     if (!quiet && paths.size() == 1) {
       OpPrintingFlags flags;
-      flags.elideLargeElementsAttrs(16).elideLargeResourceString(64);
+      if (!full)
+        flags.elideLargeElementsAttrs(16).elideLargeResourceString(64);
       (*module)->print(llvm::outs(), flags);
     }
   }
