@@ -179,8 +179,13 @@ private:
     padPtr = pad.ptr;
   }
 
-  Value load(Value ptr, Value mask) {
-    TensorRef t{ptr, in.element, {in.dims[1]}, {in.strides[1]}};
+  /// A vector of channels at `ptr`; `valid` (may be null) is false for padding,
+  /// which is one vector in memory whatever the channels' stride is.
+  Value load(Value ptr, Value mask, Value valid = {}) {
+    Value stride = in.strides[1];
+    if (valid && KernelEmitter::constantOf(stride) != 1)
+      stride = e.select(valid, stride, e.idx(0));
+    TensorRef t{ptr, in.element, {in.dims[1]}, {stride}};
     Point at;
     at.index = {e.idx(0)};
     at.dims = {in.dims[1]};
@@ -256,14 +261,14 @@ private:
           data[k] = s.tapData(c, e.add(tapBase, k));
         for (auto &[offset, users] : uses) {
           Value x = e.add(start, offset);
-          Value ptr = e.gep(row, in.element, e.mul(x, in.strides[last + 2]));
+          Value ptr = e.gep(row, in.element, e.mul(x, in.strides[last + 2])), valid;
           if (check) {
-            Value valid = e.cmp(arith::CmpIPredicate::ult, x, p.in[last]);
+            valid = e.cmp(arith::CmpIPredicate::ult, x, p.in[last]);
             if (KernelEmitter::constantOf(valid) == 0)
               continue;
             ptr = e.select(valid, ptr, padPtr);
           }
-          Value v = load(ptr, mask);
+          Value v = load(ptr, mask, valid);
           for (auto [t, k] : users)
             a[t] = s.combine(a[t], v, data[k]);
         }
