@@ -162,6 +162,8 @@ inline Expr toF64(Expr a) {
 inline Expr toF32(Expr a) {
   if (a.scalar().isF32())
     return a;
+  if (a.width() < 32)
+    return {*a.e, mlir::arith::ExtFOp::create(a.e->b, a.e->loc, a.shaped(a.e->f32()), a.v)};
   return {*a.e, mlir::arith::TruncFOp::create(a.e->b, a.e->loc, a.shaped(a.e->f32()), a.v)};
 }
 inline Expr intType(Expr a, unsigned bits, bool isUnsigned) {

@@ -260,11 +260,12 @@ private:
     TileSpace space{pixels, e.idx(f.out), acc, tileLanes(e.isa, acc)};
     auto count = KernelEmitter::constantOf(pixels);
     space.split = count && *count <= 64 && f.out >= 128 ? Split::Columns : Split::Rows;
-    int64_t perPixel = f.in * 4;
+    // Going through all channels for a chunk of pixels pays while the chunk's
+    // inputs and outputs and the weights stay in the second-level cache.
+    int64_t perPixel = f.in;
     for (int64_t s : w.strides)
       perPixel *= s;
-    // Going through all channels for a chunk of pixels pays while both the
-    // chunk and the weights stay in the second-level cache.
+    perPixel = (perPixel + f.out) * 4;
     if (f.out > 32 && f.steps() * f.out * 4 <= 512 * 1024)
       space.rowChunk = std::max<int64_t>(96, 512 * 1024 / perPixel);
     Value inBase = e.gep(x->ptr, x->element,
