@@ -1,0 +1,204 @@
+#include "compiler/Driver/Driver.h"
+#include "compiler/Bundle/BundleWriter.h"
+#include "compiler/Import/Import.h"
+#include "compiler/Memory/MemoryPlanner.h"
+#include "compiler/Plan/PlanBuilder.h"
+#include "compiler/Registration.h"
+#include "llvm/Support/BLAKE3.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "mlir/Pass/PassManager.h"
+#include "passes/Canonicalise/Passes.h"
+#include "passes/Codegen/Lowering.h"
+#include "targets/Target.h"
+
+using namespace mlir;
+
+namespace tessera {
+
+StringRef phaseName(Phase phase) {
+  switch (phase) {
+#define TESSERA_PHASE(id, word, text)                                                                                  \
+  case Phase::id: return word;
+#include "compiler/Phase.def"
+#undef TESSERA_PHASE
+  }
+  llvm_unreachable("every phase has a name");
+}
+
+std::optional<Phase> parsePhase(StringRef word) {
+#define TESSERA_PHASE(id, name, text)                                                                                  \
+  if (word == name)                                                                                                    \
+    return Phase::id;
+#include "compiler/Phase.def"
+#undef TESSERA_PHASE
+  return std::nullopt;
+}
+
+std::unique_ptr<MLIRContext> makeContext() {
+  DialectRegistry registry;
+  registerDialects(registry);
+  cpu::registerCodegenDialects(registry);
+  auto context = std::make_unique<MLIRContext>(registry);
+  context->loadAllAvailableDialects();
+  return context;
+}
+
+static void dump(const CompileOptions &options, Phase phase, Operation *op) {
+  if (options.dumpAfter != phaseName(phase) || !options.dumpStream)
+    return;
+  OpPrintingFlags flags;
+  flags.elideLargeElementsAttrs(16).elideLargeResourceString(64);
+  op->print(*options.dumpStream, flags);
+  *options.dumpStream << "\n";
+}
+
+static bool stopsAfter(const CompileOptions &options, Phase phase) {
+  return options.compileTo && *options.compileTo == phase;
+}
+
+FailureOr<OwningOpRef<ModuleOp>> frontEnd(const CompileOptions &options, MLIRContext *context,
+                                          std::vector<std::string> *inputs) {
+  Location loc = UnknownLoc::get(context);
+  auto progress = [&](Phase p) {
+    if (options.progress)
+      options.progress(p);
+  };
+  progress(Phase::Import);
+  ImportOptions import;
+  for (const std::string &text : options.dims) {
+    std::string error;
+    FailureOr<DimSpec> spec = parseDimSpec(text, error);
+    if (failed(spec))
+      return emitError(loc, "--dim ") << text << ": " << error;
+    import.dims.push_back(*spec);
+  }
+  auto module = importOnnx(options.model, import, context, inputs);
+  if (failed(module))
+    return failure();
+  dump(options, Phase::Import, **module);
+  if (stopsAfter(options, Phase::Import))
+    return module;
+  progress(Phase::Canonicalise);
+  PassManager pm(context);
+  onnx::CanonicaliseOptions canonicalise;
+  canonicalise.strict = options.strict;
+  onnx::buildCanonicalisePipeline(pm.nest<func::FuncOp>(), canonicalise);
+  if (failed(pm.run(**module)))
+    return failure();
+  dump(options, Phase::Canonicalise, **module);
+  return module;
+}
+
+/// Makefile syntax, as Ninja reads it.
+static LogicalResult writeDepfile(const CompileOptions &options, ArrayRef<std::string> inputs, Location loc) {
+  std::error_code ec;
+  llvm::raw_fd_ostream os(options.depfile, ec);
+  auto escape = [](StringRef path) {
+    std::string out;
+    for (char c : path) {
+      if (c == ' ' || c == '#' || c == '\\')
+        out += '\\';
+      if (c == '$')
+        out += '$';
+      out += c;
+    }
+    return out;
+  };
+  os << escape(options.output) << ":";
+  for (const std::string &path : inputs)
+    os << " \\\n  " << escape(path);
+  os << "\n";
+  os.close();
+  if (ec || os.has_error())
+    return emitError(loc, "cannot write depfile ") << options.depfile << ": " << (ec ? ec : os.error()).message();
+  return success();
+}
+
+static std::string hashOfFile(StringRef path) {
+  auto file = llvm::MemoryBuffer::getFile(path, /*IsText=*/false, /*RequiresNullTerminator=*/false);
+  if (!file)
+    return "";
+  llvm::BLAKE3 hasher;
+  hasher.update((*file)->getBuffer());
+  auto digest = hasher.final();
+  return llvm::toHex(ArrayRef<uint8_t>(digest.data(), digest.size()), /*LowerCase=*/true);
+}
+
+FailureOr<CompileResult> compile(const CompileOptions &options, MLIRContext *context) {
+  Location loc = UnknownLoc::get(context);
+  auto target = findTarget(options.target);
+  if (!target)
+    return emitError(loc, toString(target.takeError()));
+  SmallVector<const cpu::Isa *> isas;
+  for (const std::string &name : target->cpuVariants)
+    if (options.variants.empty() || llvm::is_contained(options.variants, name))
+      isas.push_back(cpu::findIsa(name));
+  if (isas.empty())
+    return emitError(loc, "none of the variants asked for is in target ") << target->name;
+
+  std::vector<std::string> inputs{options.model};
+  CompileResult result;
+  auto module = frontEnd(options, context, &inputs);
+  if (failed(module))
+    return failure();
+  if (options.compileTo && *options.compileTo <= Phase::Canonicalise)
+    return result;
+  auto progress = [&](Phase p) {
+    if (options.progress)
+      options.progress(p);
+  };
+  auto func = (*module)->lookupSymbol<func::FuncOp>("main");
+  assert(func && "the importer names the graph main");
+
+  progress(Phase::Groups);
+  auto lowering = lowerToDispatches(func);
+  if (failed(lowering))
+    return failure();
+  dump(options, Phase::Groups, func);
+  func.walk([&](tsr::DispatchOp) { ++result.dispatches; });
+  if (stopsAfter(options, Phase::Groups))
+    return result;
+
+  progress(Phase::Plan);
+  auto built = buildPlan(**lowering, isas.front()->arch);
+  if (failed(built))
+    return failure();
+  Plan &plan = built->plan;
+  if (failed(planMemory(plan, loc)))
+    return failure();
+  plan.tool = "tessera " TESSERA_VERSION;
+  plan.target = target->name;
+  plan.modelHash = hashOfFile(options.model);
+  for (const std::string &d : options.dims)
+    plan.provenanceOptions.push_back("--dim " + d);
+  if (options.strict)
+    plan.provenanceOptions.push_back("--fp-mode strict");
+  result.kernels = plan.kernels.size();
+  result.arenaBytes = plan.pools[0].staticBytes;
+  if (stopsAfter(options, Phase::Plan))
+    return result;
+
+  progress(Phase::Codegen);
+  for (const cpu::Isa *isa : isas) {
+    auto variant = cpu::compileVariant(built->sources, *isa, context);
+    if (failed(variant))
+      return failure();
+    result.codeBytes += variant->image.size();
+    plan.variants.push_back(std::move(*variant));
+  }
+  if (stopsAfter(options, Phase::Codegen))
+    return result;
+
+  progress(Phase::Bundle);
+  auto stats = writeBundle(plan, options.output);
+  if (!stats)
+    return emitError(loc, toString(stats.takeError()));
+  result.bundleBytes = stats->fileBytes;
+  result.constantBytes = stats->dataBytes;
+  if (!options.depfile.empty() && failed(writeDepfile(options, inputs, loc)))
+    return failure();
+  return result;
+}
+
+} // namespace tessera

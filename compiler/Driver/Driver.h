@@ -1,0 +1,58 @@
+// compile() as a library call: the pipeline of Phase.def over one model.
+#ifndef TESSERA_COMPILER_DRIVER_DRIVER_H
+#define TESSERA_COMPILER_DRIVER_DRIVER_H
+
+#include "compiler/Bundle/Plan.h"
+#include "llvm/ADT/StringRef.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/MLIRContext.h"
+#include "mlir/IR/OwningOpRef.h"
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace tessera {
+
+enum class Phase {
+#define TESSERA_PHASE(id, word, text) id,
+#include "compiler/Phase.def"
+#undef TESSERA_PHASE
+};
+llvm::StringRef phaseName(Phase phase);
+std::optional<Phase> parsePhase(llvm::StringRef word);
+
+struct CompileOptions {
+  std::string model;
+  std::string output;               ///< bundle path
+  std::string target = "host-x86-64";
+  std::vector<std::string> dims;    ///< texts of --dim
+  std::vector<std::string> variants; ///< restricts the target's ISA variants; empty: all
+  bool strict = false;              ///< --fp-mode strict
+  std::string depfile;
+  std::string dumpAfter;            ///< phase word, or empty
+  std::optional<Phase> compileTo;   ///< stop after this phase
+  llvm::raw_ostream *dumpStream = nullptr;
+  std::function<void(Phase)> progress;
+};
+
+/// What a compile produced; figures for reports.
+struct CompileResult {
+  uint64_t bundleBytes = 0, arenaBytes = 0, constantBytes = 0, codeBytes = 0;
+  unsigned dispatches = 0, kernels = 0, nodes = 0;
+  bool arenaKnown = false;
+};
+
+/// Registers what compile() needs.
+std::unique_ptr<mlir::MLIRContext> makeContext();
+
+/// Runs the phases. Failures are diagnostics of `context`; nothing is left at
+/// the output path by a failed run.
+mlir::FailureOr<CompileResult> compile(const CompileOptions &options, mlir::MLIRContext *context);
+
+/// Import and canonicalise only: where audits begin.
+mlir::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>> frontEnd(const CompileOptions &options, mlir::MLIRContext *context,
+                                                            std::vector<std::string> *inputs = nullptr);
+
+} // namespace tessera
+#endif

@@ -1,0 +1,58 @@
+#include "tools/tessera/Commands.h"
+#include <cstdio>
+
+namespace tessera::tool {
+
+void addCompile(CLI::App &app, int &status) {
+  auto options = std::make_shared<CompileOptions>();
+  auto quiet = std::make_shared<bool>(false);
+  auto to = std::make_shared<std::string>();
+  CLI::App *command = app.add_subcommand("compile", "Compile a model into one checked bundle (.tsr)");
+  addModelOptions(*command, *options);
+  command->add_option("-o,--output", options->output, "Bundle to write (atomically)");
+  command->add_option("--variant", options->variants, "Only these ISA variants of the target. Repeatable");
+  command->add_option("--depfile", options->depfile, "Write the files that were read, in Makefile syntax");
+  command->add_option("--dump-after", options->dumpAfter, "Print the IR after a phase to stdout");
+  command->add_option("--compile-to", *to, "Stop after a phase");
+  command->add_flag("-q,--quiet", *quiet, "No summary");
+  std::string phases;
+#define TESSERA_PHASE(id, word, text) phases += std::string("  ") + word + ": " + text + "\n";
+#include "compiler/Phase.def"
+#undef TESSERA_PHASE
+  command->footer("Phases:\n" + phases +
+                  "\nExample:\n  tessera compile mobilenet.onnx -o mobilenet.tsr --target host-x86-64 --dim batch=1");
+  command->callback([=, &status] {
+    if (!to->empty()) {
+      options->compileTo = parsePhase(*to);
+      if (!options->compileTo) {
+        status = fail("--compile-to: no phase is called '" + *to + "'", exitUsage);
+        return;
+      }
+    }
+    if (!options->dumpAfter.empty() && !parsePhase(options->dumpAfter)) {
+      status = fail("--dump-after: no phase is called '" + options->dumpAfter + "'", exitUsage);
+      return;
+    }
+    bool writes = !options->compileTo || *options->compileTo == Phase::Bundle;
+    if (writes && options->output.empty()) {
+      status = fail("compile: -o OUT.tsr is missing", exitUsage);
+      return;
+    }
+    options->dumpStream = &llvm::outs();
+    options->progress = progressOnTerminal();
+    auto context = makeContext();
+    printDiagnostics(*context);
+    auto result = compile(*options, context.get());
+    endProgress();
+    if (mlir::failed(result)) {
+      status = exitRefused;
+      return;
+    }
+    if (writes && !*quiet)
+      fprintf(stderr, "%s: %.2f MB (constants %.2f MB, code %.0f KB), %u dispatches, %u kernels\n",
+              options->output.c_str(), result->bundleBytes / 1e6, result->constantBytes / 1e6, result->codeBytes / 1e3,
+              result->dispatches, result->kernels);
+  });
+}
+
+} // namespace tessera::tool
