@@ -2,6 +2,7 @@
 #include "dialects/Onnx/IR/OnnxDialect.h"
 #include "dialects/Onnx/Shapes/PrintShapes.h"
 #include "passes/Canonicalise/Passes.h"
+#include "dialects/Tsr/IR/TsrDialect.h"
 #include "mlir/Transforms/Passes.h"
 
 using namespace mlir;
@@ -9,7 +10,7 @@ using namespace mlir;
 namespace tessera {
 
 void registerDialects(DialectRegistry &registry) {
-  registry.insert<onnx::OnnxDialect, func::FuncDialect, arith::ArithDialect,
+  registry.insert<onnx::OnnxDialect, tsr::TsrDialect, func::FuncDialect, arith::ArithDialect,
                   cf::ControlFlowDialect, math::MathDialect, scf::SCFDialect,
                   vector::VectorDialect, LLVM::LLVMDialect>();
 }

@@ -149,7 +149,6 @@ uint32_t PlanBuilder::newTemporary(Sym size, StringRef name) {
     plan.buffers[id].sizeRegister = r;
     plan.buffers[id].pool = 1;
     command({.kind = CommandKind::Allocate, .a = id, .b = r});
-    dynamicDepth[id] = scopes.size();
   }
   return id;
 }
@@ -470,14 +469,65 @@ void PlanBuilder::outputs() {
     plan.outputs.push_back(std::move(t));
   }
   // Outputs live until the host has read them.
-  for (const PlanTensor &t : plan.outputs) {
+  for (const PlanTensor &t : plan.outputs)
     use(t.buffer);
-    held.insert(rootOf(t.buffer));
+}
+
+/// Operands that a dispatch reads only at the position it stores to: whole
+/// operands of an elementwise chain, or of a root's epilogue.
+static SmallVector<unsigned> positionwise(tsr::DispatchOp op) {
+  SmallVector<unsigned> found;
+  Operation *root = op.getRootOp();
+  unsigned numIn = op.getInputs().size();
+  if (op.getOutputs().size() != 1)
+    return found;
+  for (unsigned i = 0; i < numIn; ++i) {
+    Value arg = op.getBodyBlock()->getArgument(i);
+    bool same = op.getDimsOf(i) == op.getDimsOf(numIn) && op.getLayoutOf(i) == op.getLayoutOf(numIn) &&
+                onnx::getStorageBits(cast<RankedTensorType>(arg.getType()).getElementType()) ==
+                    onnx::getStorageBits(cast<RankedTensorType>(op.getResult(0).getType()).getElementType());
+    bool late = llvm::all_of(arg.getUsers(), [&](Operation *user) {
+      return !root || (user != root && root->isBeforeInBlock(user));
+    });
+    if (same && late)
+      found.push_back(i);
+  }
+  return found;
+}
+
+/// Lets a result take over the storage of an operand that ends with it.
+void PlanBuilder::reuseInPlace() {
+  // Lifetime of a storage: all aliases of a root together.
+  for (uint32_t at = 0; at < plan.commands.size(); ++at) {
+    const PlanCommand &c = plan.commands[at];
+    if (c.kind != CommandKind::Dispatch || sources[c.a].extents)
+      continue;
+    tsr::DispatchOp op = sources[c.a].op;
+    SmallVector<unsigned> candidates = positionwise(op);
+    if (candidates.empty())
+      continue;
+    uint32_t out = plan.operands[c.b + op.getInputs().size()];
+    PlanBuffer &o = plan.buffers[out];
+    if (o.aliasOf != kNone || (o.kind != BufferKind::Temporary && o.kind != BufferKind::Output))
+      continue;
+    for (unsigned i : candidates) {
+      uint32_t in = plan.operands[c.b + i], root = rootOf(in);
+      PlanBuffer &r = plan.buffers[root];
+      if (root == out || r.kind != BufferKind::Temporary || r.lastCommand != at || r.firstCommand >= at)
+        continue;
+      bool twice = llvm::count_if(ArrayRef<uint32_t>(plan.operands).slice(c.b, c.c),
+                                  [&](uint32_t b) { return rootOf(b) == root; }) > 1;
+      bool equal = r.sizeRegister == o.sizeRegister && r.sizeBytes == o.sizeBytes;
+      if (twice || !equal)
+        continue;
+      r.aliasOf = out;
+      o.firstCommand = r.firstCommand;
+      break;
+    }
   }
 }
 
-/// Inserts the release of each dynamic buffer after its last use, where that
-/// is in straight-line code; what a branch or loop touches lives until its end.
+/// Extends lifetimes over branches and loops and joins the scalar programs.
 void PlanBuilder::finish() {
   for (const auto &[begin, end] : spans)
     for (PlanBuffer &b : plan.buffers)
@@ -488,6 +538,7 @@ void PlanBuilder::finish() {
       PlanBuffer &root = plan.buffers[rootOf(id)];
       root.lastCommand = std::max(root.lastCommand, plan.buffers[id].lastCommand);
     }
+  reuseInPlace();
   uint32_t shift = prepareScalars.size();
   for (PlanCommand &c : plan.commands)
     if (c.kind == CommandKind::Scalars)

@@ -52,6 +52,7 @@ private:
   llvm::LogicalResult loop(mlir::Operation *op);
   void inputs();
   void outputs();
+  void reuseInPlace();
   void finish();
 
   Lowering &l;
@@ -62,8 +63,6 @@ private:
   llvm::DenseMap<Sym, bool> prepareKnown;
   std::vector<PlanScalar> prepareScalars, runScalars;
   std::map<std::string, uint32_t> kernelOf;
-  llvm::DenseMap<uint32_t, size_t> dynamicDepth;
-  llvm::DenseSet<uint32_t> held; ///< outputs
   std::vector<std::pair<uint32_t, uint32_t>> spans; ///< commands of branches and loops
   uint32_t noBuffer = kNone;
   bool labelHere = false;
