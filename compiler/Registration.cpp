@@ -4,6 +4,7 @@
 #include "passes/Canonicalise/Passes.h"
 #include "dialects/Tsr/IR/TsrDialect.h"
 #include "mlir/Transforms/Passes.h"
+#include "passes/Codegen/Passes.h"
 
 using namespace mlir;
 
@@ -16,6 +17,7 @@ void registerDialects(DialectRegistry &registry) {
 }
 
 void registerPasses() {
+  registerCodegenPasses();
   registerCanonicalizerPass();
   registerCSEPass();
   registerSymbolDCEPass();

@@ -149,6 +149,7 @@ static LogicalResult lowerToLLVM(ModuleOp module, const Isa &isa) {
   pm.addPass(createCSEPass());
   pm.addPass(createSCFToControlFlowPass());
   ConvertVectorToLLVMPassOptions vectorOptions;
+  vectorOptions.armSVE = isa.scalable;
   pm.addPass(createConvertVectorToLLVMPass(vectorOptions));
   pm.addPass(createConvertMathToLLVMPass());
   pm.addPass(createArithToLLVMConversionPass());
