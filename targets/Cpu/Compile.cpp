@@ -56,24 +56,24 @@ void registerCodegenDialects(DialectRegistry &registry) {
 /// The function around a builder's loops: operands, sizes, status.
 class KernelFunction {
 public:
-  KernelFunction(const KernelSource &source, StringRef name, const Isa &isa, ModuleOp module)
-      : source(source), b(module.getContext()), loc(UnknownLoc::get(module.getContext())), e(b, loc, isa) {
+  KernelFunction(const KernelSource &source, const KernelBuilder *builder, StringRef name, const Isa &isa,
+                 ModuleOp module)
+      : source(source), builder(builder), b(module.getContext()), loc(UnknownLoc::get(module.getContext())),
+        e(b, loc, isa) {
     b.setInsertionPointToEnd(module.getBody());
     auto type = b.getFunctionType({e.ptrType(), e.ptrType(), e.i64()}, {e.i32()});
     func = func::FuncOp::create(b, loc, name, type);
     b.setInsertionPointToStart(func.addEntryBlock());
   }
 
+  /// One function around the whole nest: mode switches are dear.
+  void makeStreaming() {
+    func->setAttr("arm_locally_streaming", b.getUnitAttr());
+    func->setAttr("arm_new_za", b.getUnitAttr());
+  }
+
   LogicalResult build() {
     tsr::DispatchOp op = source.op;
-    Reasons reasons;
-    const KernelBuilder *builder = builderOf(op, reasons);
-    if (!builder) {
-      InFlightDiagnostic diag = op.emitError("cannot be compiled");
-      for (const std::string &r : reasons.all)
-        diag.attachNote() << r;
-      return failure();
-    }
     setUp(op);
     LogicalResult result = source.extents ? builder->emitExtents(op, e) : builder->emit(op, e);
     func::ReturnOp::create(b, loc, ValueRange{e.rawLoad(e.i32(), e.status)});
@@ -129,6 +129,7 @@ private:
   }
 
   const KernelSource &source;
+  const KernelBuilder *builder;
   OpBuilder b;
   Location loc;
   KernelEmitter e;
@@ -136,7 +137,23 @@ private:
 };
 
 LogicalResult emitKernel(const KernelSource &source, StringRef name, const Isa &isa, ModuleOp module) {
-  return KernelFunction(source, name, isa, module).build();
+  Reasons reasons;
+  tsr::DispatchOp op = source.op;
+  const KernelBuilder *builder = builderOf(op, reasons);
+  if (!builder) {
+    InFlightDiagnostic diag = op.emitError("cannot be compiled");
+    for (const std::string &r : reasons.all)
+      diag.attachNote() << r;
+    return failure();
+  }
+  if (!isa.hasSme2 || source.extents || !builder->streams(op, isa))
+    return KernelFunction(source, builder, name, isa, module).build();
+  Isa streaming = isa;
+  streaming.scalable = true;
+  streaming.hasMaskedOps = true;
+  KernelFunction function(source, builder, name, streaming, module);
+  function.makeStreaming();
+  return function.build();
 }
 
 // --- MLIR to machine code ---------------------------------------------------------
@@ -149,7 +166,7 @@ static LogicalResult lowerToLLVM(ModuleOp module, const Isa &isa) {
   pm.addPass(createCSEPass());
   pm.addPass(createSCFToControlFlowPass());
   ConvertVectorToLLVMPassOptions vectorOptions;
-  vectorOptions.armSVE = isa.scalable;
+  vectorOptions.armSVE = isa.scalable || isa.hasSme2;
   pm.addPass(createConvertVectorToLLVMPass(vectorOptions));
   pm.addPass(createConvertMathToLLVMPass());
   pm.addPass(createArithToLLVMConversionPass());
@@ -209,6 +226,15 @@ static void optimise(llvm::Module &module, llvm::TargetMachine &tm) {
   mpm.run(module, mam);
 }
 
+/// Functions with a fresh ZA call this routine of the SME ABI when their caller
+/// may have live ZA state. The loader's callers never have: an empty one serves.
+static void addLazySaveStub(llvm::Module &module) {
+  auto *type = llvm::FunctionType::get(llvm::Type::getVoidTy(module.getContext()), false);
+  auto *stub = llvm::Function::Create(type, llvm::GlobalValue::WeakODRLinkage, "__arm_tpidr2_save", module);
+  stub->setVisibility(llvm::GlobalValue::HiddenVisibility);
+  llvm::ReturnInst::Create(module.getContext(), llvm::BasicBlock::Create(module.getContext(), "", stub));
+}
+
 static FailureOr<llvm::SmallVector<char, 0>> assemble(ModuleOp module, const Isa &isa) {
   Location loc = module.getLoc();
   if (failed(lowerToLLVM(module, isa)))
@@ -235,6 +261,8 @@ static FailureOr<llvm::SmallVector<char, 0>> assemble(ModuleOp module, const Isa
     f.addFnAttr(llvm::Attribute::NoUnwind);
     f.setUWTableKind(llvm::UWTableKind::None);
   }
+  if (isa.hasSme2)
+    addLazySaveStub(*code);
   optimise(*code, *tm);
   llvm::SmallVector<char, 0> object;
   llvm::raw_svector_ostream os(object);

@@ -100,6 +100,11 @@ public:
   virtual unsigned extentCount(mlir::Operation *root) const { return 0; }
   virtual llvm::LogicalResult emitExtents(tsr::DispatchOp op, KernelEmitter &e) const { return llvm::failure(); }
 
+  /// Whether the kernel of `op` is to run in SME streaming mode on `isa`: the
+  /// whole function is locally streaming with a fresh ZA, and the emitter's ISA
+  /// has scalable vectors of the streaming length. Only asked where isa.hasSme2.
+  virtual bool streams(tsr::DispatchOp op, const Isa &isa) const { return false; }
+
   /// Flush subnormals to zero while it runs (contraction, convolution,
   /// normalisation, recurrent only; never casts or elementwise).
   virtual bool flushesDenormals(mlir::Operation *root) const { return false; }
