@@ -10,19 +10,17 @@ namespace {
 struct CpuSection {
   std::vector<std::string> variants;
 };
-struct Document {
+struct TargetYaml {
   std::string name, summary;
   CpuSection cpu;
 };
 } // namespace
 
-LLVM_YAML_IS_SEQUENCE_VECTOR(std::string)
-
 template <> struct yaml::MappingTraits<CpuSection> {
   static void mapping(IO &io, CpuSection &c) { io.mapRequired("variants", c.variants); }
 };
-template <> struct yaml::MappingTraits<Document> {
-  static void mapping(IO &io, Document &d) {
+template <> struct yaml::MappingTraits<TargetYaml> {
+  static void mapping(IO &io, TargetYaml &d) {
     io.mapRequired("name", d.name);
     io.mapOptional("summary", d.summary);
     io.mapRequired("cpu", d.cpu);
@@ -42,7 +40,7 @@ Expected<TargetDescription> parseTarget(StringRef text, StringRef origin) {
     d.print(nullptr, os, /*ShowColors=*/false);
   };
   yaml::Input input(MemoryBufferRef(text, origin), nullptr, collect, &messages);
-  Document d;
+  TargetYaml d;
   input >> d;
   auto refuse = [&](const Twine &why) {
     return createStringError(std::errc::invalid_argument, "target description %s: %s", origin.str().c_str(),

@@ -1,7 +1,6 @@
 #include "compiler/Driver/Driver.h"
 #include "compiler/Bundle/BundleWriter.h"
 #include "compiler/Import/Import.h"
-#include "compiler/Memory/MemoryPlanner.h"
 #include "compiler/Plan/PlanBuilder.h"
 #include "compiler/Registration.h"
 #include "llvm/Support/BLAKE3.h"
@@ -165,8 +164,6 @@ FailureOr<CompileResult> compile(const CompileOptions &options, MLIRContext *con
   if (failed(built))
     return failure();
   Plan &plan = built->plan;
-  if (failed(planMemory(plan, loc)))
-    return failure();
   plan.tool = "tessera " TESSERA_VERSION;
   plan.target = target->name;
   plan.modelHash = hashOfFile(options.model);

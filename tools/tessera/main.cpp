@@ -86,7 +86,6 @@ int main(int argc, char **argv) {
   addAudit(app, status);
   addCompile(app, status);
   addRun(app, status, argv[0]);
-  addInspect(app, status);
   addTargets(app, status);
   try {
     app.parse(argc, argv);
