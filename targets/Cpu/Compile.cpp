@@ -287,7 +287,7 @@ static FailureOr<std::vector<uint8_t>> link(ArrayRef<llvm::SmallVector<char, 0>>
     ~Remove() { llvm::sys::fs::remove_directories(path); }
   } remove{folder};
   std::vector<std::string> words = {"ld.lld", "-shared", "-nostdlib", "--no-undefined", "--build-id=none",
-                                    "--hash-style=sysv", "-Bsymbolic", "-z", "noexecstack", "-z", "norelro",
+                                    "--hash-style=sysv", "-Bsymbolic", "-z", "noexecstack", "-z", "norelro", "-z", "rodynamic",
                                     "-z", "max-page-size=65536", "--no-eh-frame-hdr", "-s", "--threads=1"};
   for (auto [i, object] : llvm::enumerate(objects)) {
     std::string path = (folder + "/" + llvm::Twine(i) + ".o").str();
