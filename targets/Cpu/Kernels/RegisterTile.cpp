@@ -109,8 +109,10 @@ struct Shape {
 static unsigned maxRows(const Isa &isa, unsigned vectors) {
   // accumulators + one load a column vector + one splat (+ one product without
   // fused multiply-add) must fit the registers.
+  // AArch64 keeps four steps of every row in a register and multiplies by a lane.
   int spare = static_cast<int>(isa.vectorRegisters) - static_cast<int>(vectors) - (isa.hasFma ? 1 : 2);
-  return std::clamp(spare / static_cast<int>(vectors), 1, 8);
+  int perRow = static_cast<int>(vectors) + (isa.arch == Arch::AArch64 ? 1 : 0);
+  return std::clamp(spare / perRow, 1, 8);
 }
 
 /// Cycles of one step of a tile on a core with two multiply-adds and two loads
@@ -248,8 +250,9 @@ void forTiles(KernelEmitter &e, const TileSpace &space, llvm::function_ref<void(
 /// than once an accumulator.
 static bool isHeavy(tsr::DispatchOp op) {
   static const std::set<StringRef> light = {
-      "onnx.Add", "onnx.Sub", "onnx.Mul", "onnx.Relu", "onnx.Clip", "onnx.Max",       "onnx.Min",
-      "onnx.Neg", "onnx.Abs", "onnx.Identity", "onnx.LeakyRelu", "onnx.PRelu", "onnx.Constant"};
+      "onnx.Add", "onnx.Sub", "onnx.Mul",      "onnx.Relu",      "onnx.Clip",  "onnx.Max",      "onnx.Min",
+      "onnx.Neg", "onnx.Abs", "onnx.Identity", "onnx.LeakyRelu", "onnx.PRelu", "onnx.Constant", "onnx.Weight",
+      "onnx.HardSwish", "onnx.HardSigmoid"};
   unsigned cost = 0;
   for (Operation *o = op.getRootOp()->getNextNode(); o && !o->hasTrait<OpTrait::IsTerminator>(); o = o->getNextNode())
     cost += light.count(o->getName().getStringRef()) ? 1 : 10;
