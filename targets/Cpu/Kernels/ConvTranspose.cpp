@@ -225,7 +225,8 @@ LogicalResult ConvTranspose::emit(tsr::DispatchOp op, KernelEmitter &e) const {
                                               tile.lanes, tile.mask[j])
                                 : zeroOf(e, KernelEmitter::withLanes(acc, tile.lanes)));
           for (unsigned i = 1; i < tile.rows; ++i)
-            sums.append(sums.begin(), sums.begin() + tile.vectors);
+            for (unsigned j = 0; j < tile.vectors; ++j)
+          sums.push_back(Value(sums[j])); // a copy: the vector may move
           TileColumns columns = panelColumns(e, tile, weights, panelType, e.idx(f.steps()));
 
           // Loops over taps; axes but the last skip a tap without input.

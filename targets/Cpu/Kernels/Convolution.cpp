@@ -287,14 +287,17 @@ private:
       for (unsigned j = 0; j < tile.vectors; ++j) {
         Type type = KernelEmitter::withLanes(acc, tile.lanes);
         if (bias)
-          sums.push_back(e.loadLanes(*bias, e.add(firstChannel, e.add(tile.column, j * tile.lanes.n)), tile.lanes,
-                                     tile.mask[j]));
+          sums.push_back(e.loadLanes(
+              *bias, e.add(firstChannel, e.add(tile.column, j * tile.lanes.n)),
+              tile.lanes, tile.mask[j]));
         else
           sums.push_back(zeroOf(e, type));
       }
       for (unsigned i = 1; i < tile.rows; ++i)
-        sums.append(sums.begin(), sums.begin() + tile.vectors);
-      TileColumns columns = panelColumns(e, tile, weights, panelType, e.idx(f.steps()));
+        for (unsigned j = 0; j < tile.vectors; ++j)
+          sums.push_back(Value(sums[j])); // a copy: the vector may move
+      TileColumns columns =
+          panelColumns(e, tile, weights, panelType, e.idx(f.steps()));
       rowConvert = nullptr;
       if (integer)
         convertIntegers(columns, tile, firstChannel);
