@@ -104,6 +104,61 @@ void checkDims(TypeProto &type, const std::string &where) {
   }
 }
 
+// Operators that the checker refuses as deprecated although models hold them
+// and their meaning is clear: it does not get to see their domain.
+class Deprecated {
+public:
+  explicit Deprecated(ModelProto &proto) : proto(proto) {
+    visit(*proto.mutable_graph()->mutable_node());
+    for (FunctionProto &f : *proto.mutable_functions()) {
+      size_t before = hidden.size();
+      visit(*f.mutable_node());
+      if (hidden.size() != before)
+        importInto(*f.mutable_opset_import());
+    }
+    if (!hidden.empty())
+      importInto(*proto.mutable_opset_import());
+  }
+  ~Deprecated() {
+    for (auto &[node, domain] : hidden)
+      node->set_domain(domain);
+    for (auto *imports : extended)
+      imports->RemoveLast();
+  }
+
+private:
+  using Imports = google::protobuf::RepeatedPtrField<::onnx::OperatorSetIdProto>;
+  static constexpr const char *kDomain = "tessera.deprecated";
+  void importInto(Imports &imports) {
+    auto *import = imports.Add();
+    import->set_domain(kDomain);
+    import->set_version(1);
+    extended.push_back(&imports);
+  }
+  void visit(NodeList &nodes) {
+    for (NodeProto &node : nodes) {
+      const std::string &op = node.op_type();
+      bool known = node.domain().empty()
+                       ? op == "GroupNormalization"
+                       : node.domain() == "ai.onnx.ml" &&
+                             (op == "TreeEnsembleClassifier" || op == "TreeEnsembleRegressor");
+      if (known) {
+        hidden.emplace_back(&node, node.domain());
+        node.set_domain(kDomain);
+      }
+      for (AttributeProto &a : *node.mutable_attribute()) {
+        if (a.has_g())
+          visit(*a.mutable_g()->mutable_node());
+        for (GraphProto &g : *a.mutable_graphs())
+          visit(*g.mutable_node());
+      }
+    }
+  }
+  ModelProto &proto;
+  std::vector<std::pair<NodeProto *, std::string>> hidden;
+  std::vector<Imports *> extended;
+};
+
 // The first line is the fault, the node's name comes in a context line.
 [[noreturn]] void rethrow(const std::string &text) {
   llvm::StringRef message = text;
@@ -165,6 +220,7 @@ void checkModel(Model &model) {
 
   checkWithoutPayloads(model, [&] {
     MissingTypes missing(graph);
+    Deprecated deprecated(proto);
     try {
       // Functions may be written for another operator set: see Inline.cpp.
       ::onnx::checker::check_model(proto, /*full_check=*/false,

@@ -217,12 +217,28 @@ public:
         refuse("'" + t.name() + "' is both an input and an initialiser of a body");
     }
     nodes(*g.mutable_node(), scope);
-    for (auto &v : g.output())
+    for (ValueInfoProto &v : *g.mutable_output()) {
       if (!scope.sees(v.name()))
         refuse("graph output '" + v.name() + "' is not defined by any node, input or initialiser");
+      if (!scope.definitions.contains(v.name()))
+        returnOuter(g, v, scope);
+    }
   }
 
 private:
+  // A body may return a value from outside; the checker wants one of its own.
+  static void returnOuter(GraphProto &g, ValueInfoProto &v, Scope &scope) {
+    std::string name = v.name() + "/returned";
+    while (scope.sees(name))
+      name += "_";
+    scope.definitions.emplace(name, -1);
+    NodeProto &copy = *g.add_node();
+    copy.set_op_type("Identity");
+    copy.add_input(v.name());
+    copy.add_output(name);
+    v.set_name(name);
+  }
+
   void reorder(NodeList &list, const std::vector<std::vector<int>> &users,
                std::vector<int> &missing) {
     std::priority_queue<int, std::vector<int>, std::greater<>> ready;

@@ -96,9 +96,15 @@ public:
     if (typed)
       inferOldTypes();
     upgrade(graph);
+    // Inference knows the deprecated tree operators up to version 4 only.
+    bool newTrees = false;
+    forEachGraph(graph, [&](GraphProto &g) {
+      for (auto &node : g.node())
+        newTrees |= node.domain() == "ai.onnx.ml" && node.op_type() == "TreeEnsemble";
+    });
     for (auto &import : *model.proto.mutable_opset_import()) {
-      int64_t newest = import.domain() == "ai.onnx.ml"
-                           ? std::max<int64_t>(import.version(), 4)
+      int64_t newest = import.domain() == "ai.onnx.ml" && !newTrees
+                           ? 4
                            : newestVersion(import.domain());
       if (newest)
         import.set_version(newest);
