@@ -77,6 +77,9 @@ public:
     setUp(op);
     LogicalResult result = source.extents ? builder->emitExtents(op, e) : builder->emit(op, e);
     func::ReturnOp::create(b, loc, ValueRange{e.rawLoad(e.i32(), e.status)});
+    if (failed(result))
+      op.emitError("no kernel of class ") << tsr::stringifyKernelClass(op.getKernelClass()) << " for variant "
+                                          << e.isa.name;
     return result;
   }
 
@@ -364,14 +367,25 @@ static FailureOr<std::vector<uint64_t>> entryPoints(ArrayRef<uint8_t> image, uns
   return entries;
 }
 
+/// A function so that there is something to link.
+static void emitNothing(ModuleOp module) {
+  OpBuilder b = OpBuilder::atBlockEnd(module.getBody());
+  auto func = func::FuncOp::create(b, module.getLoc(), "none", b.getFunctionType({}, {}));
+  b.setInsertionPointToStart(func.addEntryBlock());
+  func::ReturnOp::create(b, module.getLoc());
+}
+
 FailureOr<PlanVariant> compileVariant(ArrayRef<KernelSource> sources, const Isa &isa, MLIRContext *context) {
   Location loc = UnknownLoc::get(context);
   // Chunks of fixed size: the image does not depend on how many threads work.
   constexpr unsigned chunk = 16;
-  unsigned chunks = (sources.size() + chunk - 1) / chunk;
+  // A plan of views and copies alone has an image too, with nothing to call.
+  unsigned chunks = std::max<size_t>(1, (sources.size() + chunk - 1) / chunk);
   std::vector<OwningOpRef<ModuleOp>> modules(chunks);
   for (unsigned c = 0; c < chunks; ++c) {
     modules[c] = ModuleOp::create(loc);
+    if (sources.empty())
+      emitNothing(*modules[c]);
     for (unsigned i = c * chunk; i < std::min<size_t>(sources.size(), (c + 1) * chunk); ++i)
       if (failed(emitKernel(sources[i], "k" + std::to_string(i), isa, *modules[c])))
         return failure();

@@ -1,9 +1,10 @@
 // The symbols of the function's arguments.
 //
 // An open dimension is a leaf; its bounds are those of `--dim`, else [0, 2^31).
-// Dimensions of one name are one symbol, the first; that the others equal it is
-// a requirement. Names (onnx.dims) and bounds (onnx.ranges) are attributes of
-// the argument, described in compiler/Import/Import.h.
+// Names of dimensions (dim_param) are documentation: models use one name for
+// sizes that differ, and are right under the operators' own rules. So every open
+// dimension is a symbol of its own. Bounds (onnx.ranges) are an attribute of the
+// argument, described in compiler/Import/Import.h.
 #include "dialects/Onnx/Shapes/ShapeRules.h"
 
 using namespace mlir;
@@ -15,7 +16,6 @@ namespace tessera::onnx {
 static constexpr int64_t maxDimension = INT32_MAX;
 
 void bindArguments(func::FuncOp func, ShapeEngine &engine) {
-  llvm::StringMap<Sym> named;
   for (BlockArgument arg : func.getArguments()) {
     auto type = dyn_cast<RankedTensorType>(arg.getType());
     if (!type) {
@@ -23,7 +23,6 @@ void bindArguments(func::FuncOp func, ShapeEngine &engine) {
       continue;
     }
     unsigned number = arg.getArgNumber();
-    auto names = func.getArgAttrOfType<ArrayAttr>(number, "onnx.dims");
     auto ranges = func.getArgAttrOfType<DenseI64ArrayAttr>(number, "onnx.ranges");
     SymDims dims;
     for (auto [axis, size] : llvm::enumerate(type.getShape())) {
@@ -38,20 +37,6 @@ void bindArguments(func::FuncOp func, ShapeEngine &engine) {
           max = std::min(ranges[i + 2], maxDimension);
         }
       Sym leaf = engine.ctx.leaf(SymKind::InputDim, arg, axis, min, max);
-      StringRef name;
-      if (names && axis < names.size())
-        if (auto text = dyn_cast<StringAttr>(names[axis]))
-          name = text.getValue();
-      if (!name.empty()) {
-        auto [it, fresh] = named.try_emplace(name, leaf);
-        if (!fresh) {
-          engine.require(func, engine.ctx.equal(leaf, it->second),
-                         ("input dimensions named '" + name + "' must be equal: " + toString(leaf) +
-                          " and " + toString(it->second))
-                             .str());
-          leaf = it->second;
-        }
-      }
       dims.push_back(leaf);
     }
     engine.setDims(arg, dims);

@@ -27,6 +27,9 @@ public:
     return matchElementwise(root, reasons);
   }
   LogicalResult emit(tsr::DispatchOp op, KernelEmitter &e) const override;
+
+private:
+  LogicalResult emitNest(tsr::DispatchOp op, KernelEmitter &e, ArrayRef<SmallVector<int64_t>> dims) const;
 };
 
 } // namespace
@@ -89,9 +92,8 @@ static bool readsByAxis(tsr::DispatchOp op) {
 
 static int64_t blockedAxis(tsr::DispatchOp op, unsigned rank) {
   int64_t found = -1;
-  for (Operation &o : *op.getBodyBlock())
-    if (isa<RankedTensorType>(o.getResultTypes().empty() ? Type() : o.getResult(0).getType()) &&
-        onnx::getInt(&o, "block_size", 0) > 0) {
+  for (Operation &o : op.getBodyBlock()->without_terminator())
+    if (!o.hasTrait<OpTrait::ConstantLike>() && onnx::getInt(&o, "block_size", 0) > 0) {
       int64_t axis = onnx::getInt(&o, "axis", 1);
       found = axis < 0 ? axis + rank : axis;
     }
@@ -117,7 +119,40 @@ unsigned laneBits(tsr::DispatchOp op) {
   return has32 ? 32 : widest;
 }
 
+/// Sizes that only a run shows to be one or the whole get a second nest for
+/// the common case that nothing is broadcast there: it walks vectors.
 LogicalResult ElementwiseKernel::emit(tsr::DispatchOp op, KernelEmitter &e) const {
+  unsigned numIn = op.getInputs().size();
+  ArrayRef<int64_t> space = op.getDimsOf(numIn);
+  SmallVector<SmallVector<int64_t>> dims, whole;
+  Value nothingBroadcast;
+  for (unsigned i = 0, n = numIn + op.getOutputs().size(); i < n; ++i) {
+    dims.emplace_back(op.getDimsOf(i));
+    whole.push_back(dims.back());
+    Extent x = extentOf(dims.back(), op.getLayoutOf(i), space);
+    const TensorRef &t = i < numIn ? e.inputs[i] : e.outputs[i - numIn];
+    unsigned shift = space.size() - t.rank();
+    for (unsigned axis = shift; axis < space.size(); ++axis)
+      if (x.kinds[axis] == Extent::Unknown) {
+        whole.back()[axis - shift] = space[axis];
+        Value same = e.eq(t.dims[axis - shift], e.outputs[0].dims[axis]);
+        nothingBroadcast = nothingBroadcast ? e.logicalAnd(nothingBroadcast, same) : same;
+      }
+  }
+  if (!nothingBroadcast)
+    return emitNest(op, e, dims);
+  LogicalResult result = success();
+  auto version = [&](ArrayRef<SmallVector<int64_t>> sizes) {
+    if (failed(emitNest(op, e, sizes)))
+      result = failure();
+    return SmallVector<Value>{};
+  };
+  e.ifElse(nothingBroadcast, TypeRange{}, [&] { return version(whole); }, [&] { return version(dims); });
+  return result;
+}
+
+LogicalResult ElementwiseKernel::emitNest(tsr::DispatchOp op, KernelEmitter &e,
+                                          ArrayRef<SmallVector<int64_t>> dims) const {
   unsigned numIn = op.getInputs().size();
   ArrayRef<int64_t> space = op.getDimsOf(numIn);
   unsigned rank = space.size();
@@ -125,7 +160,7 @@ LogicalResult ElementwiseKernel::emit(tsr::DispatchOp op, KernelEmitter &e) cons
 
   SmallVector<Extent> extents;
   for (unsigned i = 0, n = numIn + op.getOutputs().size(); i < n; ++i)
-    extents.push_back(extentOf(op.getDimsOf(i), op.getLayoutOf(i), space));
+    extents.push_back(extentOf(dims[i], op.getLayoutOf(i), space));
 
   bool keepAxes = readsByAxis(op);
   SmallVector<SmallVector<unsigned>> groups; // iteration axes, outermost first
