@@ -40,6 +40,7 @@ std::unique_ptr<MLIRContext> makeContext() {
   cpu::registerCodegenDialects(registry);
   auto context = std::make_unique<MLIRContext>(registry);
   context->loadAllAvailableDialects();
+  context->printOpOnDiagnostic(false); // people read node names, not IR
   return context;
 }
 

@@ -366,6 +366,21 @@ void PlanBuilder::findExtents(tsr::DispatchOp op, const cpu::KernelBuilder *buil
       }
 }
 
+/// A small integer tensor whose elements are expressions.
+void PlanBuilder::write(Value v) {
+  auto type = cast<RankedTensorType>(v.getType());
+  SmallVector<uint32_t> elements;
+  for (Sym s : *l.shapes->contents(v))
+    elements.push_back(reg(s));
+  uint32_t id = newTemporary(sizeOf(l.dims(v), type.getElementType()), onnx::getNodeName(v.getDefiningOp()));
+  buffers[v] = id;
+  uint32_t element = onnxElementType(type.getElementType());
+  for (auto [i, r] : llvm::enumerate(elements)) {
+    use(id);
+    command({.kind = CommandKind::StoreInt, .a = id, .b = r, .c = static_cast<uint32_t>(i), .d = element});
+  }
+}
+
 LogicalResult PlanBuilder::block(Block &body) {
   for (Operation &op : body) {
     if (auto d = dyn_cast<tsr::DispatchOp>(op)) {
@@ -375,6 +390,11 @@ LogicalResult PlanBuilder::block(Block &body) {
     }
     if (!l.live.contains(&op) || op.hasTrait<OpTrait::IsTerminator>() || op.hasTrait<OpTrait::ConstantLike>())
       continue;
+    if (l.isWritten(&op)) {
+      checks(&op, false);
+      write(op.getResult(0));
+      continue;
+    }
     if (isView(&op)) {
       checks(&op, false);
       uint32_t source = bufferOf(op.getOperand(0));

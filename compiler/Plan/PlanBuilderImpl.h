@@ -47,6 +47,7 @@ private:
   void findExtents(tsr::DispatchOp op, const cpu::KernelBuilder *builder, llvm::ArrayRef<uint32_t> inputs,
                    unsigned count);
 
+  void write(mlir::Value v);
   llvm::LogicalResult block(mlir::Block &body);
   llvm::LogicalResult branch(mlir::Operation *op);
   llvm::LogicalResult loop(mlir::Operation *op);

@@ -191,7 +191,7 @@ void LayoutAssigner::run(Block &block) {
   for (Operation *op : ops) {
     if (auto dispatch = dyn_cast<tsr::DispatchOp>(op)) {
       visit(dispatch);
-    } else if (op->hasTrait<OpTrait::IsTerminator>() || (l.live.contains(op) && isView(op))) {
+    } else if (op->hasTrait<OpTrait::IsTerminator>() || (l.live.contains(op) && !l.isWritten(op) && isView(op))) {
       rowMajorOperands(op);
     } else if (l.live.contains(op) && isControlFlow(op)) {
       rowMajorOperands(op);

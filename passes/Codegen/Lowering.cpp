@@ -33,6 +33,19 @@ Value Lowering::resolve(Value v) {
   return {};
 }
 
+bool Lowering::isWritten(Operation *op) {
+  constexpr size_t maxElements = 16; // beyond it a kernel is cheaper
+  if (op->getNumResults() != 1 || op->hasTrait<OpTrait::ConstantLike>() || isControlFlow(op) ||
+      isa<tsr::DispatchOp, tsr::UndefinedOp>(op))
+    return false;
+  auto type = dyn_cast<RankedTensorType>(op->getResult(0).getType());
+  if (!type || !isa<IntegerType>(type.getElementType()) ||
+      (type.getElementTypeBitWidth() < 8 && !type.getElementType().isInteger(1)))
+    return false;
+  auto contents = shapes->contents(op->getResult(0));
+  return contents && contents->size() <= maxElements;
+}
+
 bool isView(Operation *op) {
   StringRef name = op->getName().getStringRef();
   bool reshapes = name == "onnx.Reshape" || name == "onnx.Squeeze" || name == "onnx.Unsqueeze" ||
@@ -82,7 +95,13 @@ LogicalResult findLive(Lowering &l) {
       Operation *op = work[next];
       if (Operation *parent = op->getParentOp(); parent && parent != l.func)
         markOp(parent); // what holds a live operator is live
+      bool written = l.isWritten(op);
+      if (written)
+        for (Sym element : *l.shapes->contents(op->getResult(0)))
+          forEachData(element, seen, mark);
       for (OpOperand &operand : op->getOpOperands()) {
+        if (written)
+          break;
         if (op->hasTrait<OpTrait::IsTerminator>() || isControlFlow(op) || l.shapes->needsData(operand))
           mark(operand.get());
         markDims(operand.get());

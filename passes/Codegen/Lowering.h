@@ -25,6 +25,9 @@ struct Lowering {
 
   /// Dimensions of any value, also of a dispatch's result or body argument.
   llvm::ArrayRef<onnx::Sym> dims(mlir::Value v);
+  /// Whether `op` is a small integer tensor whose every element is an
+  /// expression: the plan writes it element by element and no kernel runs.
+  bool isWritten(mlir::Operation *op);
   /// The value outside of dispatches that holds `v` (which the analysis may
   /// know by the operator that computed it inside a body).
   mlir::Value resolve(mlir::Value v);

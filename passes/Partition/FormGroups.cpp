@@ -77,7 +77,7 @@ LogicalResult BlockGrouper::run() {
     if (!l.live.contains(op) || isConstantOp(op) || op->hasTrait<OpTrait::IsTerminator>())
       continue;
     dropUnread(op);
-    if (isView(op))
+    if (l.isWritten(op) || isView(op))
       continue;
     if (isControlFlow(op)) {
       for (Region &region : op->getRegions())
@@ -335,6 +335,9 @@ void BlockGrouper::emitSizes(Operation *op) {
     if (isa<RankedTensorType>(v.getType()))
       for (Sym d : l.dims(v))
         visit(d);
+  if (l.isWritten(op))
+    for (Sym element : *l.shapes->contents(op->getResult(0)))
+      visit(element);
 }
 
 void BlockGrouper::emitOp(Operation *op) {
