@@ -140,7 +140,7 @@ Value KernelEmitter::round(Value v, Type element) {
   if (!::mlir::isa<FloatType>(element) || element.isF32() || element.isF64())
     return v;
   if (nativeHalf(*this, element))
-    return toF32(nativeTruncHalf(x));
+    return arith::ExtFOp::create(b, loc, x.shaped(f32()), nativeTruncHalf(x).v);
   if (element.isBF16())
     return roundBf16(x);
   if (::mlir::isa<Float8E8M0FNUType>(element))

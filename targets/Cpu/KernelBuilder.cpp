@@ -143,7 +143,9 @@ FailureOr<Value> Fusion::valueAt(Value v, const Point &p, llvm::DenseMap<Value, 
         return failure();
       operands.push_back(e.splat(*x, p.laneAxis < 0 ? Lanes{} : p.lanes));
     }
+    e.activeLanes = p.laneAxis < 0 ? Value{} : p.mask;
     result = emitElementwiseOp(def, operands, e);
+    e.activeLanes = {};
   }
   if (succeeded(result))
     (*known)[v] = *result;

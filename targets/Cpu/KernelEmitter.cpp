@@ -190,6 +190,8 @@ KernelEmitter::whileLoop(ValueRange init, llvm::function_ref<Value(ValueRange)> 
 void KernelEmitter::failIf(Value cond, int32_t code) {
   if (constantOf(cond) == 0)
     return;
+  if (activeLanes && activeLanes.getType() == cond.getType())
+    cond = logicalAnd(cond, activeLanes);
   if (auto vec = dyn_cast<VectorType>(cond.getType()))
     cond = vector::ReductionOp::create(b, loc, vector::CombiningKind::OR, cond);
   Value old = rawLoad(i32(), status);

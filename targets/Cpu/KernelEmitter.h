@@ -142,6 +142,9 @@ public:
   /// holds; execution goes on, so the caller must keep its accesses in bounds
   /// (clamp the index). The first code stays.
   void failIf(mlir::Value cond, int32_t code);
+  /// Mask of the operator now emitted (Fusion sets it), or null: lanes that are
+  /// off hold anything and must not fail.
+  mlir::Value activeLanes;
 
   // --- memory --------------------------------------------------------------
   /// ptr + offset elements of `element` (whole-byte types only).
