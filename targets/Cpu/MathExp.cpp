@@ -77,14 +77,14 @@ static Reduced reduceExp(Expr x) {
   return {bitsOf(t) - s.magicBits, r};
 }
 
-/// y 2^n for y near one and n of twice the exponent range.
+/// y 2^n for y near one and n of twice the exponent range. Two products, not an
+/// addition to y's exponent: that would turn some NaNs into numbers.
 static Expr scaleBy(Expr y, Expr n, int extra) {
-  const Shape &s = shapeOf(y);
   Expr half = shrS(n, 1);
   Expr rest = n - half;
   if (extra)
     rest = rest + extra;
-  return floatOf(bitsOf(y) + shl(half, s.mantissa)) * powerOfTwo(rest);
+  return y * powerOfTwo(half) * powerOfTwo(rest);
 }
 
 Expr expScaled(Expr x, Expr low, int scale) {
@@ -280,7 +280,7 @@ static Expr pow(Expr x, Expr y) {
   Expr plain = (absx > 0.0) & (absx < kInf);
   Expr high = select(plain, l.high, select(absx == 0.0, -kInf, absx));
   Sum p = twoProduct(y, high);
-  Expr inRange = plain & (abs(p.high) < 760.0);
+  Expr inRange = plain & (abs(p.high) < 760.0) & (abs(y) < 0x1p970); // beyond, twoProduct may overflow
   Expr low = select(inRange, p.low + y * l.low, 0.0);
   return powSpecials(x, y, expScaled(p.high, low, 0));
 }

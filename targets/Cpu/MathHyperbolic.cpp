@@ -50,7 +50,8 @@ static Expr asinh(Expr x) {
 
 static Expr acosh(Expr x) {
   Expr t = x - 1.0;
-  return select(x > 0x1p28, log(x) + kLn2, log1p(t + sqrt(fma(t, t, t * 2.0))));
+  Expr y = select(x > 0x1p28, log(x) + kLn2, log1p(t + sqrt(fma(t, t, t * 2.0))));
+  return select(x < 1.0, kNan, y);
 }
 
 static Expr atanh(Expr x) {

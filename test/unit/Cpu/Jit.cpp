@@ -24,7 +24,7 @@ static MLIRContext &context() {
   return *c;
 }
 
-Jit::Jit(const std::vector<OpSpec> &specs, llvm::StringRef isa) {
+Jit::Jit(const std::vector<OpSpec> &specs, llvm::StringRef isa, bool load) {
   MLIRContext &ctx = context();
   std::vector<OwningOpRef<ModuleOp>> modules;
   std::vector<cpu::KernelSource> sources;
@@ -84,6 +84,10 @@ Jit::Jit(const std::vector<OpSpec> &specs, llvm::StringRef isa) {
   auto variant = cpu::compileVariant(sources, *cpu::findIsa(isa), &ctx);
   if (failed(variant))
     return;
+  if (!load) {
+    made = true;
+    return;
+  }
   std::string path = "/tmp/tessera-jit-XXXXXX";
   int fd = mkstemp(path.data());
   if (write(fd, variant->image.data(), variant->image.size()) == static_cast<ssize_t>(variant->image.size()))
@@ -101,6 +105,7 @@ Jit::Jit(const std::vector<OpSpec> &specs, llvm::StringRef isa) {
   dlinfo(image, RTLD_DI_LINKMAP, &map);
   base = map->l_addr;
   entries = variant->entries;
+  made = true;
 }
 
 Jit::~Jit() {

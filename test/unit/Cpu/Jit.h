@@ -27,13 +27,15 @@ using Kernel = int32_t (*)(void *const *, const int64_t *, uint64_t);
 /// One image for many operators.
 class Jit {
 public:
-  Jit(const std::vector<OpSpec> &specs, llvm::StringRef isa);
+  /// Without `load` the image is only made, for any variant.
+  Jit(const std::vector<OpSpec> &specs, llvm::StringRef isa, bool load = true);
   ~Jit();
-  bool ok() const { return image; }
+  bool ok() const { return made; }
   /// Runs operator `i`; `buffers` are its present operands, then the result.
   int32_t run(size_t i, std::vector<const void *> buffers, int64_t n) const;
 
 private:
+  bool made = false;
   void *image = nullptr;
   std::vector<uint64_t> entries;
   uint64_t base = 0;
