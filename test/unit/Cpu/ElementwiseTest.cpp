@@ -82,7 +82,7 @@ std::vector<OpSpec> everyOperator() {
 
 } // namespace
 
-TEST_CASE("every elementwise operator compiles for every variant", "[elementwise][slow]") {
+TEST_CASE("every elementwise operator compiles for every variant", "[.][elementwise]") {
   std::vector<OpSpec> specs = everyOperator();
   for (const tessera::cpu::Isa &isa : tessera::cpu::allIsas()) {
     INFO(isa.name.str());
