@@ -11,7 +11,7 @@
 // Batch axes that only A has are counted as further rows of one product.
 #include "dialects/Onnx/IR/OnnxUtils.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "targets/Cpu/Kernels/RegisterTile.h"
+#include "targets/Cpu/Kernels/IntegerPairs.h"
 
 using namespace mlir;
 
@@ -72,6 +72,23 @@ std::optional<Packing> packingOf(tsr::DispatchOp op, unsigned operand) {
   for (int i = 0; i + 2 < type.getRank(); ++i)
     p.batches *= type.getDimSize(i);
   return p;
+}
+
+/// Whether 8-bit products go by pairs (IntegerPairs.h): B and its zero point
+/// are constant, one zero point a column or one for all; A has one for all or
+/// one a row.
+bool usesPairs(tsr::DispatchOp op) {
+  Operation *root = op.getRootOp();
+  int b = dispatchOperand(op, 1);
+  if (familyOf(root) != Family::Integer || b < 0 || !packingOf(op, b) || packingOf(op, b)->batches != 1)
+    return false;
+  if (auto zero = tensorType(root, 3)) {
+    int operand = dispatchOperand(op, 3);
+    if (operand < 0 || !dispatchConstant(op, operand) || zero.getRank() > 1)
+      return false;
+  }
+  auto zero = tensorType(root, 2);
+  return (!zero || zero.getRank() <= 1) && tensorType(root, 0).getRank() >= 2;
 }
 
 class Contraction : public KernelBuilder {
@@ -136,6 +153,18 @@ std::optional<Packed> Contraction::pack(tsr::DispatchOp op, unsigned operand, El
   auto p = packingOf(op, operand);
   if (!p)
     return std::nullopt;
+  if (usesPairs(op)) {
+    SmallVector<int64_t> zeros;
+    if (int operand = dispatchOperand(op, 3); operand >= 0)
+      zeros = onnx::getInts(dispatchConstant(op, operand)).value();
+    return packPairs(
+        value, 1, (p->steps + 1) / 2, p->columns,
+        [&](int64_t, int64_t word, int64_t half, int64_t n) {
+          int64_t k = 2 * word + half;
+          return k < p->steps ? k * p->columns + n : -1;
+        },
+        [&](int64_t, int64_t n) { return zeros.empty() ? 0 : zeros.size() == 1 ? zeros[0] : zeros[n]; });
+  }
   bool columnsFirst = transposes(op.getRootOp(), 1);
   return packPanels(value, p->batches, p->steps, p->columns, [&](int64_t g, int64_t k, int64_t n) {
     return g * p->steps * p->columns + (columnsFirst ? n * p->steps + k : k * p->columns + n);
@@ -156,6 +185,13 @@ bool packsAtRunTime(tsr::DispatchOp op) {
 }
 
 onnx::Sym Contraction::scratchBytes(tsr::DispatchOp op, const DispatchSizes &sizes) const {
+  if (usesPairs(op)) { // A as 16-bit numbers, an even count a row
+    onnx::SymContext &c = sizes.ctx;
+    onnx::Sym rows = c.constant(1), steps = sizes.operands[dispatchOperand(op, 0)].back();
+    for (onnx::Sym d : ArrayRef<onnx::Sym>(sizes.operands[dispatchOperand(op, 0)]).drop_back(1))
+      rows = c.mul(rows, d);
+    return c.add(c.mul(rows, c.mul(c.ceilDiv(steps, c.constant(2)), c.constant(4))), c.constant(64));
+  }
   if (!packsAtRunTime(op))
     return nullptr;
   unsigned operand = dispatchOperand(op, 1);
@@ -196,6 +232,15 @@ bool batchFlattens(tsr::DispatchOp op, unsigned batchAxes, unsigned rank) {
   if (op.getLayoutOf(a) != tsr::Layout::RowMajor)
     return false;
   return axesFlatten(op, rank, 0, batchAxes);
+}
+
+SmallVector<Value> unflattenIndex(KernelEmitter &e, Value number, ArrayRef<Value> dims) {
+  SmallVector<Value> index(dims.size());
+  for (int axis = static_cast<int>(dims.size()) - 1; axis >= 0; --axis) {
+    index[axis] = axis ? e.remU(number, dims[axis]) : number;
+    number = axis ? e.divU(number, dims[axis]) : number;
+  }
+  return index;
 }
 
 /// Offset of matrix `index` (batch index of the result) in operand `t`.
@@ -281,6 +326,48 @@ LogicalResult Contraction::emit(tsr::DispatchOp op, KernelEmitter &e) const {
         return root->emitError("zero point is not an operand of the kernel");
   }
 
+  // 8-bit A as pairs of 16-bit numbers in scratch memory, all batches' rows.
+  TensorRef words;
+  bool pairs = usesPairs(op);
+  if (pairs) {
+    if (!e.scratch)
+      return root->emitError("kernel has no scratch memory for its pairs");
+    TensorRef a = *p.a;
+    Value wordCount = e.divU(e.add(steps, 1), e.idx(2)), rowLength = e.mul(wordCount, 2);
+    Value total = e.product(ArrayRef<Value>(a.dims).drop_back(1));
+    SmallVector<Value> outer(a.dims.begin(), a.dims.end() - 1);
+    e.forLoop(total, [&](Value number) {
+      SmallVector<Value> index = unflattenIndex(e, number, outer);
+      index.push_back(e.idx(0));
+      Value zero;
+      if (aZero) {
+        Value at = aZero->rank() == 0 ? e.idx(0) : e.select(e.eq(aZero->dims[0], one), e.idx(0), index[p.aAxes.outer]);
+        zero = widenTo16(e, e.loadElement(*aZero, at), aZero->element);
+      }
+      Value to = e.mul(number, rowLength);
+      emitWiden(e, a, e.offsetOf(a, index), a.strides.back(), steps, zero, e.scratch, to);
+      e.ifThen(e.lt(steps, rowLength), [&] {
+        e.storeElement({e.scratch, e.b.getI16Type(), {}, {}}, e.add(to, steps), e.intConst(e.b.getI16Type(), 0));
+      });
+    });
+    words.ptr = e.scratch;
+    words.element = e.i32();
+    words.dims = a.dims;
+    words.dims.back() = wordCount;
+    words.strides.resize(a.rank());
+    Value stride = one;
+    for (int axis = static_cast<int>(a.rank()) - 1; axis >= 0; --axis) {
+      words.strides[axis] = stride;
+      stride = e.mul(stride, words.dims[axis]);
+    }
+    p.a = &words;
+    element = bElement = e.i32();
+    steps = wordCount;
+    aStep = one;
+    aRowStep = words.strides[p.aAxes.outer];
+    space.split = Split::None;
+  }
+
   auto widen = [&](Value v, Type from) -> Value {
     Type to = KernelEmitter::sameShape(v, acc);
     if (v.getType() == to)
@@ -341,11 +428,13 @@ LogicalResult Contraction::emit(tsr::DispatchOp op, KernelEmitter &e) const {
         tileColumns = panelColumns(e, tile, bBase, columnElement, steps);
       } else {
         Value stride = p.bAxes.outer < 0 ? e.idx(0) : p.b->strides[p.bAxes.outer];
-        tileColumns = {{}, bElement, p.b->strides[p.bAxes.reduction], tile.lanes, tile.mask, {}};
+        tileColumns = {{}, bElement, p.b->strides[p.bAxes.reduction], tile.lanes, tile.mask, {}, nullptr};
         for (unsigned j = 0; j < tile.vectors; ++j)
           tileColumns.ptr.push_back(e.gep(bBase, bElement, e.mul(e.add(tile.column, j * tile.lanes.n), stride)));
       }
-      if (family == Family::Integer) {
+      if (pairs) {
+        tileColumns.multiply = multiplyPairs;
+      } else if (family == Family::Integer) {
         SmallVector<Value> zeroA, zeroB;
         for (Value row : rowNumbers) {
           if (!aZero)
@@ -414,20 +503,15 @@ LogicalResult Contraction::emit(tsr::DispatchOp op, KernelEmitter &e) const {
     product(SmallVector<Value>(p.batchAxes, e.idx(0)));
     return failure(failed);
   }
-  auto [begin, end] = packsHere ? std::pair{e.idx(0), batches} : workgroupShare(e, batches);
+  auto [begin, end] = packsHere || pairs ? std::pair{e.idx(0), batches} : workgroupShare(e, batches);
   e.forLoop(begin, end, one, [&](Value number) {
-    SmallVector<Value> batch(p.batchAxes);
-    for (int axis = static_cast<int>(p.batchAxes) - 1; axis >= 0; --axis) {
-      batch[axis] = axis ? e.remU(number, batchDims[axis]) : number;
-      number = axis ? e.divU(number, batchDims[axis]) : number;
-    }
-    product(batch);
+    product(unflattenIndex(e, number, batchDims));
   });
   return failure(failed);
 }
 
 onnx::Sym Contraction::workgroups(tsr::DispatchOp op, const DispatchSizes &sizes) const {
-  if (packsAtRunTime(op))
+  if (packsAtRunTime(op) || usesPairs(op))
     return nullptr;
   Operation *root = op.getRootOp();
   onnx::SymContext &ctx = sizes.ctx;

@@ -12,6 +12,7 @@
 // One input channel a group (depthwise) is the nest of Window.h instead.
 #include "dialects/Onnx/IR/OnnxUtils.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "targets/Cpu/Kernels/IntegerPairs.h"
 #include "targets/Cpu/Kernels/Window.h"
 
 using namespace mlir;
@@ -61,6 +62,29 @@ LogicalResult analyse(Operation *root, Window &w, Filters &f, Reasons &reasons) 
   if (f.in > 1 << 16)
     return reasons.no() << f.in << " input channels";
   return success();
+}
+
+/// Whether 8-bit products go by pairs (IntegerPairs.h): the weight and its zero
+/// points are constant.
+bool usesPairs(tsr::DispatchOp op) {
+  Operation *root = op.getRootOp();
+  int weight = dispatchOperand(op, 1);
+  if (!isInteger(root) || weight < 0 || !dispatchConstant(op, weight) ||
+      !llvm::hasSingleElement(op.getBodyBlock()->getArgument(weight).getUses()))
+    return false;
+  if (!onnx::getOptionalOperand(root, 3))
+    return true;
+  int zero = dispatchOperand(op, 3);
+  return zero >= 0 && dispatchConstant(op, zero);
+}
+
+/// Sizes of one image's padded copy: all that the windows cover, for each axis.
+template <typename T, typename Add, typename Mul>
+SmallVector<T> coveredSizes(const Window &w, ArrayRef<T> out, Add add, Mul mul) {
+  SmallVector<T> sizes;
+  for (unsigned a = 0; a < w.axes(); ++a) // (out - 1) * stride + reach
+    sizes.push_back(add(mul(out[a], w.strides[a]), w.reach(a) - w.strides[a]));
+  return sizes;
 }
 
 class Convolution : public KernelBuilder {
@@ -119,6 +143,21 @@ std::optional<Packed> Convolution::pack(tsr::DispatchOp op, unsigned operand, El
   Reasons reasons;
   if (failed(analyse(op.getRootOp(), w, f, reasons)))
     return std::nullopt;
+  if (usesPairs(op)) {
+    SmallVector<int64_t> zeros;
+    if (int zero = dispatchOperand(op, 3); zero >= 0)
+      zeros = onnx::getInts(dispatchConstant(op, zero)).value();
+    int64_t words = (f.in + 1) / 2;
+    return packPairs(
+        value, f.groups, f.taps * words, f.out,
+        [&](int64_t g, int64_t k, int64_t half, int64_t n) {
+          int64_t c = k % words * 2 + half;
+          return c < f.in ? ((g * f.out + n) * f.in + c) * f.taps + k / words : -1;
+        },
+        [&](int64_t g, int64_t n) {
+          return zeros.empty() ? 0 : zeros.size() == 1 ? zeros[0] : zeros[g * f.out + n];
+        });
+  }
   if (f.depthwise() && !isInteger(op.getRootOp()))
     return packPanels(value, 1, f.taps, f.groups, [&](int64_t, int64_t k, int64_t c) { return c * f.taps + k; });
   return packPanels(value, f.groups, f.steps(), f.out, [&](int64_t g, int64_t k, int64_t n) {
@@ -131,7 +170,17 @@ onnx::Sym Convolution::scratchBytes(tsr::DispatchOp op, const DispatchSizes &siz
   Window w;
   Filters f;
   Reasons reasons;
-  if (operand < 0 || packs(op, operand, Arch::X86_64) || failed(analyse(op.getRootOp(), w, f, reasons)))
+  if (operand < 0 || failed(analyse(op.getRootOp(), w, f, reasons)))
+    return nullptr;
+  if (usesPairs(op)) {
+    onnx::SymContext &c = sizes.ctx;
+    SmallVector<onnx::Sym> covered = coveredSizes<onnx::Sym>(
+        w, ArrayRef<onnx::Sym>(sizes.results[0]).drop_front(2),
+        [&](onnx::Sym a, int64_t v) { return c.add(a, c.constant(v)); },
+        [&](onnx::Sym a, int64_t v) { return c.mul(a, c.constant(v)); });
+    return c.max(c.constant(64), c.mul(c.product(covered), c.constant(f.groups * ((f.in + 1) / 2) * 4)));
+  }
+  if (packs(op, operand, Arch::X86_64))
     return nullptr;
   Type element = panelElement(tensorType(op.getRootOp(), 1).getElementType());
   int64_t bytes = KernelEmitter::storageBits(element) / 8;
@@ -145,7 +194,7 @@ onnx::Sym Convolution::workgroups(tsr::DispatchOp op, const DispatchSizes &sizes
   Filters f;
   Reasons reasons;
   int weight = dispatchOperand(op, 1);
-  if (weight < 0 || !packs(op, weight, Arch::X86_64) || failed(analyse(op.getRootOp(), w, f, reasons)))
+  if (weight < 0 || usesPairs(op) || !packs(op, weight, Arch::X86_64) || failed(analyse(op.getRootOp(), w, f, reasons)))
     return nullptr;
   onnx::SymContext &ctx = sizes.ctx;
   onnx::Sym pixels = ctx.product(ArrayRef<onnx::Sym>(sizes.results[0]).drop_front(2));
@@ -162,7 +211,7 @@ onnx::Sym Convolution::workgroups(tsr::DispatchOp op, const DispatchSizes &sizes
 
 class ConvolutionNest {
 public:
-  ConvolutionNest(tsr::DispatchOp op, KernelEmitter &e, const Window &w, const Filters &f)
+  ConvolutionNest(tsr::DispatchOp op, KernelEmitter &e, const Window &w, Filters f)
       : op(op), e(e), w(w), f(f), root(op.getRootOp()), fusion(op, e), out(e.outputs[0]), axes(w.axes()) {}
 
   LogicalResult run() {
@@ -197,11 +246,20 @@ public:
       return depthwise();
     if (integer && inZero)
       zero = e.loadElement(*inZero, e.idx(0));
-    if (p.anyPadded())
+    pairs = usesPairs(op);
+    if (pairs && !e.scratch)
+      return root->emitError("kernel has no scratch memory for its pairs");
+    if (pairs)
+      describeWords();
+    else if (p.anyPadded())
       makePadding();
     flat = axesFlatten(op, axes + 2, 2, axes + 1);
     flatTo = flatAxis(op, 2, axes + 1);
-    e.forLoop(out.dims[0], [&](Value n) { e.forLoop(e.idx(f.groups), [&](Value g) { image(n, g); }); });
+    e.forLoop(out.dims[0], [&](Value n) {
+      if (pairs)
+        fillWords(n);
+      e.forLoop(e.idx(f.groups), [&](Value g) { image(pairs ? e.idx(0) : n, n, g); });
+    });
     return failure(failed);
   }
 
@@ -255,11 +313,69 @@ private:
     e.forLoop(e.idx(f.in), [&](Value c) { e.storeElement(to, c, v); });
   }
 
-  void image(Value n, Value g) {
+  /// From here on the input is the padded copy in scratch memory, in words.
+  void describeWords() {
+    source = x;
+    sourcePlace = p;
+    SmallVector<Value> covered = coveredSizes<Value>(
+        w, p.out, [&](Value a, int64_t v) { return e.add(a, v); }, [&](Value a, int64_t v) { return e.mul(a, v); });
+    f.in = (f.in + 1) / 2;
+    words.ptr = e.scratch;
+    words.element = e.i32();
+    words.dims = {e.idx(1), e.idx(f.groups * f.in)};
+    words.dims.append(covered);
+    words.strides.assign(axes + 2, e.idx(1));
+    Value stride = words.dims[1];
+    for (int a = static_cast<int>(axes) - 1; a >= 0; --a) {
+      words.strides[a + 2] = stride;
+      stride = e.mul(stride, covered[a]);
+    }
+    words.strides[0] = stride;
+    x = &words;
+    panelType = e.i32();
+    for (unsigned a = 0; a < axes; ++a) {
+      p.padBegin[a] = e.idx(0);
+      p.in[a] = covered[a];
+      p.padded[a] = false;
+    }
+  }
+
+  void fillWords(Value n) {
+    Value zero16 = zero ? widenTo16(e, zero, source->element) : Value{};
+    emitClear16(e, e.scratch, e.mul(words.strides[0], 2));
+    int64_t channels = tensorType(root, 1).getDimSize(1);
+    // Input positions that some window covers.
+    SmallVector<Value> sizes, index(axes + 2, n);
+    for (unsigned a = 0; a < axes; ++a)
+      sizes.push_back(e.maxS(e.idx(0), e.minS(source->dims[a + 2], e.sub(p.in[a], sourcePlace.padBegin[a]))));
+    bool whole = f.groups == 1 && channels % 2 == 0 && KernelEmitter::constantOf(source->strides[1]) == 1;
+    unsigned loops = whole ? axes - 1 : axes;
+    e.forAll(ArrayRef<Value>(sizes).take_front(loops), [&](ArrayRef<Value> at) {
+      Value from = e.mul(n, source->strides[0]), to = e.idx(0);
+      for (unsigned a = 0; a < axes; ++a) {
+        Value i = a < loops ? at[a] : e.idx(0);
+        from = e.add(from, e.mul(i, source->strides[a + 2]));
+        to = e.add(to, e.mul(e.add(i, sourcePlace.padBegin[a]), words.strides[a + 2]));
+      }
+      to = e.mul(to, 2);
+      if (whole) { // a row of pixels is contiguous
+        emitWiden(e, *source, from, e.idx(1), e.mul(sizes.back(), channels), zero16, e.scratch, to);
+        return;
+      }
+      e.forLoop(e.idx(f.groups), [&](Value g) {
+        Value channel = e.mul(g, channels);
+        emitWiden(e, *source, e.add(from, e.mul(channel, source->strides[1])), source->strides[1], e.idx(channels),
+                  zero16, e.scratch, e.add(to, e.mul(g, f.in * 2)));
+      });
+    });
+  }
+
+  void image(Value inImage, Value n, Value g) {
     Value pixels = e.product(p.out);
     TileSpace space{pixels, e.idx(f.out), acc, tileLanes(e.isa, acc)};
     auto count = KernelEmitter::constantOf(pixels);
-    space.split = count && *count <= 64 && f.out >= 128 ? Split::Columns : Split::Rows;
+    if (!pairs)
+      space.split = count && *count <= 64 && f.out >= 128 ? Split::Columns : Split::Rows;
     // Going through all channels for a chunk of pixels pays while the chunk's
     // inputs and outputs and the weights stay in the second-level cache.
     int64_t perPixel = f.in;
@@ -269,7 +385,7 @@ private:
     if (f.out > 32 && f.steps() * f.out * 4 <= 512 * 1024)
       space.rowChunk = std::max<int64_t>(96, 512 * 1024 / perPixel);
     Value inBase = e.gep(x->ptr, x->element,
-                         e.add(e.mul(n, x->strides[0]), e.mul(e.mul(g, f.in), x->strides[1])));
+                         e.add(e.mul(inImage, x->strides[0]), e.mul(e.mul(g, f.in), x->strides[1])));
     Value weights = e.gep(panels, panelType, e.mul(g, f.panels() * f.steps() * kPanel));
     Value firstChannel = e.mul(g, f.out);
 
@@ -299,7 +415,9 @@ private:
       TileColumns columns =
           panelColumns(e, tile, weights, panelType, e.idx(f.steps()));
       rowConvert = nullptr;
-      if (integer)
+      if (pairs)
+        columns.multiply = multiplyPairs;
+      else if (integer)
         convertIntegers(columns, tile, firstChannel);
 
       if (!p.anyPadded()) {
@@ -512,13 +630,16 @@ private:
   tsr::DispatchOp op;
   KernelEmitter &e;
   const Window &w;
-  const Filters &f;
+  Filters f;
   Operation *root;
   Fusion fusion;
   const TensorRef &out;
   const unsigned axes;
   const TensorRef *x = nullptr, *bias = nullptr, *inZero = nullptr, *weightZero = nullptr;
-  bool integer = false, flat = false, failed = false;
+  const TensorRef *source = nullptr; ///< the input when `x` is its copy in words
+  TensorRef words;
+  Placement sourcePlace;
+  bool integer = false, pairs = false, flat = false, failed = false;
   unsigned flatTo = 0;
   Type acc, panelType;
   Value panels, padding, zero;

@@ -46,7 +46,7 @@ static SmallVector<Value> step(KernelEmitter &e, ValueRange acc, const TileRows 
       a = rows.convert(a, i);
     Value splat = e.splat(a, columns.lanes);
     for (unsigned j = 0; j < vectors; ++j)
-      next[i * vectors + j] = multiplyAdd(e, splat, b[j], next[i * vectors + j]);
+      next[i * vectors + j] = (columns.multiply ? columns.multiply : multiplyAdd)(e, splat, b[j], next[i * vectors + j]);
   }
   return next;
 }
@@ -306,7 +306,7 @@ LogicalResult storeTile(KernelEmitter &e, tsr::DispatchOp op, Fusion &fusion, co
 // --- panels --------------------------------------------------------------------------
 
 TileColumns panelColumns(KernelEmitter &e, const Tile &tile, Value base, Type element, Value steps) {
-  TileColumns columns{{}, element, e.idx(kPanel), tile.lanes, {}, {}};
+  TileColumns columns{{}, element, e.idx(kPanel), tile.lanes, {}, {}, nullptr};
   for (unsigned j = 0; j < tile.vectors; ++j) {
     // Column c is in panel c / kPanel; a vector never straddles two panels.
     Value c = e.add(tile.column, j * tile.lanes.n);

@@ -49,6 +49,8 @@ struct TileColumns {
   Lanes lanes;
   llvm::SmallVector<mlir::Value> mask; ///< per vector, null for whole loads
   Convert convert;
+  /// acc + a * c where that is not plain arithmetic; may be null.
+  mlir::Value (*multiply)(KernelEmitter &, mlir::Value a, mlir::Value c, mlir::Value acc) = nullptr;
 };
 
 /// acc[i * vectors + j] += sum over k < count of rows_i[k] * columns_j[k].
