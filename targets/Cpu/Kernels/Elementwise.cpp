@@ -67,8 +67,6 @@ static Extent extentOf(ArrayRef<int64_t> dims, tsr::Layout layout, ArrayRef<int6
 
 /// Whether the tensor treats axis `outer` and the next inner axis as one.
 static bool mergeable(const Extent &x, unsigned outer, unsigned inner, ArrayRef<int64_t> space) {
-  if (space[outer] == 1 || space[inner] == 1) // an axis of one element walks nowhere
-    return x.kinds[outer] != Extent::Unknown && x.kinds[inner] != Extent::Unknown;
   if (x.kinds[outer] != x.kinds[inner] || x.kinds[outer] == Extent::Unknown)
     return false;
   if (x.kinds[outer] == Extent::Broadcast)
@@ -163,11 +161,20 @@ LogicalResult ElementwiseKernel::emitNest(tsr::DispatchOp op, KernelEmitter &e,
     extents.push_back(extentOf(dims[i], op.getLayoutOf(i), space));
 
   bool keepAxes = readsByAxis(op);
+  // The innermost axis of a group that has more than one element, if any.
+  auto unitOf = [&](ArrayRef<unsigned> group) {
+    for (unsigned axis : llvm::reverse(group))
+      if (space[axis] != 1)
+        return axis;
+    return group.back();
+  };
   SmallVector<SmallVector<unsigned>> groups; // iteration axes, outermost first
   for (unsigned axis : order) {
-    bool merge = !keepAxes && !groups.empty() && llvm::all_of(extents, [&](const Extent &x) {
-      return mergeable(x, groups.back().back(), axis, space);
-    });
+    // An axis of one element walks nowhere and goes with any other.
+    bool merge = !keepAxes && !groups.empty() &&
+                 (space[axis] == 1 || space[unitOf(groups.back())] == 1 || llvm::all_of(extents, [&](const Extent &x) {
+                    return mergeable(x, unitOf(groups.back()), axis, space);
+                  }));
     if (merge)
       groups.back().push_back(axis);
     else
@@ -224,7 +231,7 @@ LogicalResult ElementwiseKernel::emitNest(tsr::DispatchOp op, KernelEmitter &e,
       const Extent &x = extents[list == &e.inputs ? i : numIn + i];
       unsigned shift = keepAxes ? rank - t.rank() : 0;
       for (unsigned a = 0; a < t.rank(); ++a) {
-        unsigned axis = keepAxes ? a + shift : groups[a].back();
+        unsigned axis = keepAxes ? a + shift : unitOf(groups[a]);
         if (x.kinds[axis] == Extent::Full && e.constantOf(t.dims[a]) != 1)
           t.dims[a] = sizes[a + shift];
       }
