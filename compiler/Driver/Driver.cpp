@@ -3,6 +3,7 @@
 #include "compiler/Import/Import.h"
 #include "compiler/Plan/PlanBuilder.h"
 #include "compiler/Registration.h"
+#include "compiler/Report/PlanText.h"
 #include "llvm/Support/BLAKE3.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
@@ -174,6 +175,8 @@ FailureOr<CompileResult> compile(const CompileOptions &options, MLIRContext *con
     plan.provenanceOptions.push_back("--fp-mode strict");
   result.kernels = plan.kernels.size();
   result.arenaBytes = plan.pools[0].staticBytes;
+  if (options.dumpAfter == phaseName(Phase::Plan) && options.dumpStream)
+    printPlan(plan, *options.dumpStream);
   if (stopsAfter(options, Phase::Plan))
     return result;
 

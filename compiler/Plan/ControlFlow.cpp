@@ -32,7 +32,6 @@ LogicalResult PlanBuilder::branch(Operation *op) {
   auto joined = [&](Value v) {
     return llvm::any_of(l.dims(v), [&](Sym d) { return llvm::any_of(joins, [&](auto &j) { return j.first == d; }); });
   };
-  uint32_t begin = plan.commands.size();
   SmallVector<uint32_t> targets;
   for (Value v : results) {
     if (joined(v)) { // allocated in each branch, once its size is known
@@ -92,7 +91,6 @@ LogicalResult PlanBuilder::branch(Operation *op) {
     if (joined(v)) // one register for the size, whichever branch ran
       plan.buffers[target].sizeRegister = reg(sizeOf(l.dims(v), tensorType(v).getElementType()));
   }
-  spans.push_back({begin, static_cast<uint32_t>(plan.commands.size())});
   return success();
 }
 
@@ -110,7 +108,6 @@ LogicalResult PlanBuilder::loop(Operation *op) {
     if (!isa<RankedTensorType>(v.getType()))
       return op->emitError("result of type ") << onnx::getTypeName(v.getType()) << " of Loop is not supported";
 
-  uint32_t begin = plan.commands.size();
   scopes.emplace_back();
   uint32_t zero = constantReg(0), one = constantReg(1);
   // Registers: iteration number, limit, condition.
@@ -273,8 +270,7 @@ LogicalResult PlanBuilder::loop(Operation *op) {
   scopes.pop_back();
   command({.kind = CommandKind::Jump, .a = head});
   plan.commands[test].b = label();
-  uint32_t end = plan.commands.size();
-  spans.push_back({begin, end});
+  spans.push_back({head, static_cast<uint32_t>(plan.commands.size())});
   scopes.pop_back();
 
   // Results: carried values, then scans with as many slices as iterations ran.

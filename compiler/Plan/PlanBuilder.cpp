@@ -87,7 +87,10 @@ uint32_t PlanBuilder::reg(Sym s) {
   }
   case SymKind::Extent:
   case SymKind::BlockDim:
-    assert(false && "found by its kernel or loop before it is used");
+    if (unresolved.empty()) {
+      llvm::raw_string_ostream os(unresolved);
+      s->print(os);
+    }
     return constantReg(0);
   default: {
     uint32_t regs[3] = {kNone, kNone, kNone};
@@ -547,7 +550,8 @@ void PlanBuilder::reuseInPlace() {
   }
 }
 
-/// Extends lifetimes over branches and loops and joins the scalar programs.
+/// Extends lifetimes over loops (what lives at the head and is read in the body
+/// is read again) and joins the scalar programs.
 void PlanBuilder::finish() {
   for (const auto &[begin, end] : spans)
     for (PlanBuffer &b : plan.buffers)
@@ -576,6 +580,8 @@ LogicalResult PlanBuilder::run() {
   if (failed(block(l.func.getBody().front())))
     return failure();
   outputs();
+  if (!unresolved.empty())
+    return l.func.emitError("size ") << unresolved << " is used before the operator that finds it has run";
   finish();
   return success();
 }

@@ -64,9 +64,10 @@ private:
   llvm::DenseMap<Sym, bool> prepareKnown;
   std::vector<PlanScalar> prepareScalars, runScalars;
   std::map<std::string, uint32_t> kernelOf;
-  std::vector<std::pair<uint32_t, uint32_t>> spans; ///< commands of branches and loops
+  std::vector<std::pair<uint32_t, uint32_t>> spans; ///< commands of loops, head to end
   uint32_t noBuffer = kNone;
   bool labelHere = false;
+  std::string unresolved; ///< a size that no register holds where it is needed
 };
 
 } // namespace tessera
