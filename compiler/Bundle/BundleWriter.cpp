@@ -97,7 +97,9 @@ llvm::Expected<DataLayout> layOutConstants(const Plan &plan,
       continue;
     placed[index] = 1;
     stats.constantBytes += constant.size;
-    if (constant.size && sizes[constant.size] > 1) {
+    if (!constant.size)
+      continue; // shows nothing, wherever it lies
+    if (sizes[constant.size] > 1) {
       auto [it, isNew] = seen.try_emplace(
           {constant.size, hashOf(constant.data, constant.size)}, index);
       if (!isNew) {
