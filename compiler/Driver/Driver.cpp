@@ -1,3 +1,4 @@
+#include "compiler/Memory/PlanMemory.h"
 #include "compiler/Driver/Driver.h"
 #include "compiler/Bundle/BundleWriter.h"
 #include "compiler/Import/Import.h"
@@ -173,6 +174,9 @@ FailureOr<CompileResult> compile(const CompileOptions &options, MLIRContext *con
     plan.provenanceOptions.push_back("--dim " + d);
   if (options.strict)
     plan.provenanceOptions.push_back("--fp-mode strict");
+  auto memory = planMemory(plan);
+  if (!memory)
+    return emitError(loc, toString(memory.takeError()));
   result.kernels = plan.kernels.size();
   result.arenaBytes = plan.pools[0].staticBytes;
   if (options.dumpAfter == phaseName(Phase::Plan) && options.dumpStream)

@@ -95,6 +95,7 @@ std::string detectFeatures() {
   auto bit = [](uint64_t word, int n) { return (word >> n & 1) != 0; };
   FeatureList list;
   list.add("fp-armv8", bit(first, 0));
+  list.add("asimd", bit(first, 1)); // Linux and LLVM have two names for it
   list.add("neon", bit(first, 1));
   list.add("lse", bit(first, 8));
   list.add("fullfp16", bit(first, 9) && bit(first, 10));
