@@ -2,6 +2,7 @@
 #include "compiler/Driver/Driver.h"
 #include "compiler/Bundle/BundleWriter.h"
 #include "compiler/Import/Import.h"
+#include "compiler/Memory/PlanMemory.h"
 #include "compiler/Plan/PlanBuilder.h"
 #include "compiler/Registration.h"
 #include "compiler/Report/PlanText.h"
@@ -167,6 +168,8 @@ FailureOr<CompileResult> compile(const CompileOptions &options, MLIRContext *con
   if (failed(built))
     return failure();
   Plan &plan = built->plan;
+  if (auto memory = planMemory(plan); !memory)
+    return emitError(loc, toString(memory.takeError()));
   plan.tool = "tessera " TESSERA_VERSION;
   plan.target = target->name;
   plan.modelHash = hashOfFile(options.model);

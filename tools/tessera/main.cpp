@@ -86,6 +86,7 @@ int main(int argc, char **argv) {
   addAudit(app, status);
   addCompile(app, status);
   addRun(app, status, argv[0]);
+  addInspect(app, status);
   addTargets(app, status);
   try {
     app.parse(argc, argv);
