@@ -168,8 +168,6 @@ FailureOr<CompileResult> compile(const CompileOptions &options, MLIRContext *con
   if (failed(built))
     return failure();
   Plan &plan = built->plan;
-  if (auto memory = planMemory(plan); !memory)
-    return emitError(loc, toString(memory.takeError()));
   plan.tool = "tessera " TESSERA_VERSION;
   plan.target = target->name;
   plan.modelHash = hashOfFile(options.model);

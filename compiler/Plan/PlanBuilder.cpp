@@ -350,7 +350,11 @@ void PlanBuilder::findExtents(tsr::DispatchOp op, const cpu::KernelBuilder *buil
   uint32_t extents = newTemporary(l.shapes->context().constant(8 * count), "extents");
   SmallVector<uint32_t> operands(inputs);
   operands.push_back(extents);
-  operands.push_back(nullBuffer());
+  cpu::DispatchSizes sizes{l.shapes->context(), {}, {}};
+  for (Value v : op.getInputs())
+    sizes.operands.emplace_back(l.dims(v));
+  Sym scratch = builder->extentScratchBytes(op, sizes);
+  operands.push_back(scratch ? newTemporary(scratch, "scratch") : nullBuffer());
   // The extents kernel takes its own sizes: none of the results', which it finds.
   SmallVector<Sym> saved = l.symbols[op];
   SmallVector<Sym> known;

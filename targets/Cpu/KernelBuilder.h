@@ -99,6 +99,8 @@ public:
   /// order of the Extent leaves of the root's results.
   virtual unsigned extentCount(mlir::Operation *root) const { return 0; }
   virtual llvm::LogicalResult emitExtents(tsr::DispatchOp op, KernelEmitter &e) const { return llvm::failure(); }
+  /// Scratch bytes of the extents kernel, or null; only the operands' sizes are given.
+  virtual onnx::Sym extentScratchBytes(tsr::DispatchOp op, const DispatchSizes &sizes) const { return nullptr; }
 
   /// Whether the kernel of `op` is to run in SME streaming mode on `isa`: the
   /// whole function is locally streaming with a fresh ZA, and the emitter's ISA
