@@ -83,6 +83,9 @@ TEST_CASE_METHOD(Fixture, "selections fold where both ways agree", "[shapes]") {
   CHECK(ctx.select(isOne, c(1), c(0)) == isOne);
   CHECK(ctx.equal(ctx.select(isOne, c(-1), m), c(-1)) == isOne);
   CHECK(ctx.logicalNot(ctx.logicalNot(isOne)) == isOne);
+  CHECK(ctx.select(ctx.equal(n, c(0)), ctx.mul(n, c(4)), n) == n);
+  CHECK(ctx.select(isOne, m, ctx.mul(n, m)) == ctx.mul(n, m));
+  CHECK(ctx.select(isOne, m, n) != n);
 }
 
 TEST_CASE_METHOD(Fixture, "overflow and division by zero are kept for run time", "[shapes]") {

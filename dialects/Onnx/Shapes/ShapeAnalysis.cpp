@@ -79,14 +79,14 @@ void ShapeEngine::require(Operation *op, Sym condition, std::string message) {
   }
   if (condition->lower && *condition->lower > 0)
     return;
-  for (const ShapeRequirement &r : requirements)
-    if (r.condition == condition && r.op->getBlock() == op->getBlock())
-      return;
-  requirements.push_back({condition, op, std::move(message)});
+  if (required.insert({condition, op->getBlock()}).second)
+    requirements.push_back({condition, op, std::move(message)});
 }
 
 void ShapeEngine::rollback(Mark m) {
   errors.resize(m.errors);
+  for (size_t i = m.requirements; i < requirements.size(); ++i)
+    required.erase({requirements[i].condition, requirements[i].op->getBlock()});
   requirements.erase(requirements.begin() + m.requirements, requirements.end());
 }
 

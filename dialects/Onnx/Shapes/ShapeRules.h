@@ -15,6 +15,7 @@
 #define TESSERA_DIALECTS_ONNX_SHAPES_SHAPERULES_H
 
 #include "dialects/Onnx/Shapes/ShapeAnalysis.h"
+#include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/ADT/Twine.h"
 #include "llvm/Support/Allocator.h"
@@ -214,6 +215,7 @@ private:
   llvm::DenseMap<mlir::Value, llvm::ArrayRef<Sym>> dims;
   llvm::DenseMap<mlir::Value, Unknown> reasons;
   llvm::DenseMap<mlir::Value, std::unique_ptr<Known>> pure, demanded;
+  llvm::DenseSet<std::pair<Sym, mlir::Block *>> required;
   unsigned depth = 0;
 };
 

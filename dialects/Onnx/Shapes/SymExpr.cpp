@@ -431,6 +431,28 @@ struct SymContext::Impl {
     return sum;
   }
 
+  // `s` with the atom `leaf` replaced by a number where it is a factor of a
+  // term; null where that overflows.
+  Sym substitute(Sym s, Sym leaf, int64_t number) {
+    Poly out;
+    for (const Term &t : polyOf(s)) {
+      Term r{{}, t.coefficient};
+      for (Sym a : t.atoms) {
+        if (a != leaf) {
+          r.atoms.push_back(a);
+          continue;
+        }
+        Bound c = checkedMul(r.coefficient, number);
+        if (!c)
+          return nullptr;
+        r.coefficient = *c;
+      }
+      out.push_back(std::move(r));
+    }
+    auto p = normalise(std::move(out));
+    return p ? build(*p) : nullptr;
+  }
+
   void tighten(Sym s, Interval i) {
     if (s->isConstant())
       return;
@@ -723,6 +745,14 @@ Sym SymContext::select(Sym c, Sym a, Sym b) {
   if (c->kind == SymKind::Equal && ((a == c->operands[0] && b == c->operands[1]) ||
                                     (a == c->operands[1] && b == c->operands[0])))
     return b;
+  // n == 1 ? a : b, where b at n = 1 is what a is at n = 1.
+  if (c->kind == SymKind::Equal && c->operands[1]->isConstant() &&
+      c->operands[0]->operands.empty()) {
+    auto at = [&](Sym s) { return impl->substitute(s, c->operands[0], c->operands[1]->imm); };
+    Sym x = at(a), y = at(b);
+    if (x && x == y)
+      return b;
+  }
   // c ? (c ? x : y) : z
   if (a->kind == SymKind::Select && a->operands[0] == c)
     return select(c, a->operands[1], b);
