@@ -1,6 +1,9 @@
 // Holds the symbolic shape analysis against recorded runs.
 //
-//   shape-check CASES.jsonl       (written by record.py)
+//   shape-check [--erase|--open] CASES.jsonl       (written by record.py)
+//
+// --erase forgets the shapes that the importer inferred, --open the static
+// dimensions of the inputs as well: all must then follow from the rules.
 //
 // A line is one run: {"model": path, "inputs": [{"dims": [...], "data": [...]}],
 // "values": {name: dims}, "contents": {name: integers}}. The model is imported
@@ -11,6 +14,7 @@
 #include "dialects/Onnx/IR/OnnxDialect.h"
 #include "dialects/Onnx/Shapes/ShapeAnalysis.h"
 
+#include "mlir/IR/Verifier.h"
 #include "nlohmann/json.hpp"
 #include <chrono>
 #include <fstream>
@@ -21,6 +25,8 @@ using namespace tessera;
 using nlohmann::json;
 
 namespace {
+
+enum class Mode { AsIs, Erase, Open };
 
 struct Totals {
   unsigned models = 0, refusedImport = 0, failedAnalysis = 0, wrongModels = 0;
@@ -47,7 +53,8 @@ std::string nameOf(Value v) {
 
 class Check {
 public:
-  Check(const json &record, Totals &totals) : record(record), totals(totals) {}
+  Check(const json &record, Mode mode, Totals &totals)
+      : record(record), mode(mode), totals(totals) {}
 
   void run() {
     DialectRegistry registry;
@@ -68,6 +75,8 @@ public:
       return;
     }
     auto func = *(*module)->getOps<func::FuncOp>().begin();
+    if (mode != Mode::AsIs)
+      erase(func);
     auto start = std::chrono::steady_clock::now();
     auto found = onnx::ShapeAnalysis::run(func);
     double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
@@ -103,6 +112,36 @@ public:
   }
 
 private:
+  static void eraseResults(Region &region) {
+    for (Block &block : region) {
+      if (isa<onnx::OnnxDialect>(region.getParentOp()->getDialect()))
+        for (Value v : block.getArguments())
+          if (auto type = dyn_cast<TensorType>(v.getType()))
+            v.setType(UnrankedTensorType::get(type.getElementType()));
+      for (Operation &op : block) {
+        if (!op.hasTrait<OpTrait::ConstantLike>())
+          for (Value v : op.getResults())
+            if (auto type = dyn_cast<TensorType>(v.getType()))
+              v.setType(UnrankedTensorType::get(type.getElementType()));
+        for (Region &inner : op.getRegions())
+          eraseResults(inner);
+      }
+    }
+  }
+
+  void erase(func::FuncOp func) {
+    eraseResults(func.getBody());
+    Block &body = func.getBody().front();
+    if (mode == Mode::Open)
+      for (Value v : body.getArguments())
+        if (auto type = dyn_cast<RankedTensorType>(v.getType()); type && type.hasStaticShape())
+          if (!isa<IntegerType>(type.getElementType()) || type.getNumElements() > 256)
+            v.setType(RankedTensorType::get(
+                SmallVector<int64_t>(type.getRank(), ShapedType::kDynamic), type.getElementType()));
+    func.setType(FunctionType::get(func.getContext(), body.getArgumentTypes(),
+                                   body.getTerminator()->getOperandTypes()));
+  }
+
   void wrong(const std::string &text) {
     ++totals.wrong;
     std::cout << "wrong   " << path << "\n    " << text << "\n";
@@ -168,6 +207,7 @@ private:
   }
 
   const json &record;
+  Mode mode;
   Totals &totals;
   std::string path;
   onnx::ShapeAnalysis *shapes = nullptr;
@@ -177,16 +217,21 @@ private:
 } // namespace
 
 int main(int argc, char **argv) {
-  if (argc != 2) {
-    std::cerr << "usage: shape-check CASES.jsonl\n";
+  Mode mode = Mode::AsIs;
+  if (argc == 3 && std::string(argv[1]) == "--erase")
+    mode = Mode::Erase;
+  else if (argc == 3 && std::string(argv[1]) == "--open")
+    mode = Mode::Open;
+  else if (argc != 2) {
+    std::cerr << "usage: shape-check [--erase|--open] CASES.jsonl\n";
     return 2;
   }
-  std::ifstream file(argv[1]);
+  std::ifstream file(argv[argc - 1]);
   Totals t;
   std::string line;
   while (std::getline(file, line)) {
     json record = json::parse(line);
-    Check(record, t).run();
+    Check(record, mode, t).run();
   }
   std::cout << t.models << " models: " << t.refusedImport << " not imported, " << t.failedAnalysis
             << " not analysed, " << t.wrongModels << " with wrong shapes\n"

@@ -18,56 +18,85 @@ static Block *bodyOf(OpShapes &s, unsigned index) {
 // If
 //===----------------------------------------------------------------------===//
 
-// Requirements of a branch hold only when it is taken.
-static void guard(OpShapes &s, size_t first, Sym taken) {
-  auto &all = s.engine.requirements;
-  for (size_t i = first; i < all.size(); ++i)
-    all[i].condition = s.ctx.logicalOr(all[i].condition, s.ctx.logicalNot(taken));
-  llvm::erase_if(all, [](const ShapeRequirement &r) { return r.condition->isConstant(1); });
+// A requirement of a branch holds only when it is taken.
+static void guard(OpShapes &s, size_t index, Sym taken) {
+  Sym condition = s.engine.requirements[index].condition;
+  s.engine.replaceCondition(index, s.ctx.logicalOr(condition, s.ctx.logicalNot(taken)));
+}
+
+// Whether a condition is decided by the shapes of the inputs.
+static bool byInputDims(Sym cond) {
+  bool all = true;
+  forEachLeaf(cond, [&](Sym leaf) { all &= leaf->kind == SymKind::InputDim; });
+  return all;
+}
+
+// Results of an If of which one branch counts are that branch's.
+static void adopt(OpShapes &s, Block *branch) {
+  for (auto [i, result] : llvm::enumerate(s.op->getResults())) {
+    Value yielded = branch->getTerminator()->getOperand(i);
+    if (auto d = s.engine.findDims(yielded))
+      s.engine.setDims(result, *d);
+    else
+      s.engine.setUnknown(result, s.engine.whyUnknown(yielded));
+  }
 }
 
 TESSERA_SHAPE_RULE(If) {
+  s.engine.unresolve(s.op);
   const Contents *known = s.engine.findContents(s.in(0), true);
   Sym cond = known && known->size() == 1 ? known->front().num : nullptr;
   if (cond && !(cond->upper && *cond->upper <= 1))
     cond = s.ctx.logicalNot(s.ctx.equal(cond, s.c(0)));
   Block *branches[] = {bodyOf(s, 0), bodyOf(s, 1)}; // then, else
+  if (branches[0]->getTerminator()->getNumOperands() != s.op->getNumResults() ||
+      branches[1]->getTerminator()->getNumOperands() != s.op->getNumResults())
+    s.contradict("the branches of " + describe(s.op) + " do not fit its outputs");
+  ShapeEngine::Mark marks[3];
   for (unsigned b : {0u, 1u}) {
-    auto before = s.engine.mark();
+    marks[b] = s.engine.mark();
     s.engine.analyseBlock(*branches[b]);
-    if (!cond)
-      continue;
-    Sym taken = b == 0 ? cond : s.ctx.logicalNot(cond);
-    if (taken->isConstant(0))
-      s.engine.rollback(before); // never runs: its faults do not matter
-    else if (!taken->isConstant())
-      guard(s, before.requirements, taken);
+    if (cond && cond->isConstant((b == 0 ? 0 : 1)))
+      s.engine.rollback(marks[b]); // never runs: its faults do not matter
   }
+  marks[2] = s.engine.mark();
+  if (cond && cond->isConstant()) {
+    s.engine.resolve(s.op, cond->imm != 0);
+    adopt(s, branches[cond->imm ? 0 : 1]);
+    return;
+  }
+  auto dimsOf = [&](unsigned b, unsigned i) {
+    return s.engine.findDims(branches[b]->getTerminator()->getOperand(i));
+  };
+
+  std::optional<unsigned> differs;
+  for (auto [i, result] : llvm::enumerate(s.op->getResults()))
+    if (auto a = dimsOf(0, i), b = dimsOf(1, i); a && b && a->size() != b->size() && !differs)
+      differs = i;
+  bool failed = marks[2].errors != marks[0].errors;
+  if (cond && byInputDims(cond) && (differs || failed)) {
+    bool taken = s.engine.choose(s.op);
+    s.engine.keepOnly(marks[0], marks[taken ? 0 : 1], marks[taken ? 1 : 2]);
+    Sym holds = taken ? cond : s.ctx.logicalNot(cond);
+    s.engine.resolve(s.op, taken);
+    adopt(s, branches[taken ? 0 : 1]);
+    s.require(holds, Twine("the condition of ") + describe(s.op) + " must be " +
+                         (taken ? "true" : "false") + ", only that branch is compiled: " +
+                         toString(holds));
+    return;
+  }
+  if (cond)
+    for (size_t i = marks[0].requirements; i < marks[2].requirements; ++i)
+      guard(s, i, i < marks[1].requirements ? cond : s.ctx.logicalNot(cond));
+  if (differs)
+    s.contradict("output " + Twine(*differs) + " of " + describe(s.op) + " has " +
+                 Twine(dimsOf(0, *differs)->size()) + " dimensions in one branch and " +
+                 Twine(dimsOf(1, *differs)->size()) +
+                 " in the other, and the condition is not known");
   for (auto [i, result] : llvm::enumerate(s.op->getResults())) {
-    if (!isa<TensorType>(result.getType()))
-      continue;
-    Value yielded[] = {branches[0]->getTerminator()->getOperand(i),
-                       branches[1]->getTerminator()->getOperand(i)};
-    auto outside = [&](Sym d, int64_t axis) {
-      return s.engine.availableAt(d, s.op) ? d : s.extent(i, axis, d->upper);
-    };
-    if (cond && cond->isConstant()) {
-      auto d = s.engine.findDims(yielded[cond->imm ? 0 : 1]);
-      if (!d)
-        continue;
-      SymDims out;
-      for (auto [axis, x] : llvm::enumerate(*d))
-        out.push_back(outside(x, axis));
-      s.engine.setDims(result, out);
-      continue;
-    }
-    auto a = s.engine.findDims(yielded[0]), b = s.engine.findDims(yielded[1]);
+    auto a = dimsOf(0, i), b = dimsOf(1, i);
     if (!a || !b)
       continue;
-    if (a->size() != b->size())
-      s.contradict("output " + Twine(i) + " of " + describe(s.op) + " has " + Twine(a->size()) +
-                   " dimensions in one branch and " + Twine(b->size()) +
-                   " in the other, and the condition is not known");
     SymDims out;
     for (size_t axis = 0; axis < a->size(); ++axis) {
       Sym x = (*a)[axis], y = (*b)[axis];
@@ -83,17 +112,11 @@ TESSERA_SHAPE_RULE(If) {
 }
 
 TESSERA_CONTENTS_RULE(If) {
-  const Contents *known = s.engine.findContents(s.in(0), false);
-  if (!known || known->size() != 1 || !known->front().num->isConstant())
-    s.unknown("the condition is not constant");
-  Block *branch = bodyOf(s, known->front().num->imm ? 0 : 1);
-  const Contents *c = s.engine.findContents(branch->getTerminator()->getOperand(result), false);
-  if (!c)
-    s.unknown("the branch's result is not known");
-  for (const Element &e : *c)
-    if (!s.engine.availableAt(e.num, s.op) || (e.den && !s.engine.availableAt(e.den, s.op)))
-      s.unknown("the branch's result is not known outside");
-  return *c;
+  auto taken = s.engine.branchOf(s.op);
+  if (!taken)
+    s.unknown("the condition is not known");
+  Value yielded = bodyOf(s, *taken ? 0 : 1)->getTerminator()->getOperand(result);
+  return s.contents(yielded);
 }
 
 //===----------------------------------------------------------------------===//

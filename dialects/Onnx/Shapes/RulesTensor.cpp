@@ -96,13 +96,46 @@ TESSERA_SHAPE_RULE(Flatten) {
   s.set(0, {s.ctx.product(in.take_front(axis)), s.ctx.product(in.drop_front(axis))});
 }
 
+// Axes that are run-time data, each brought into [0, rank).
+static SymDims normalisedAxes(OpShapes &s, unsigned position, int64_t rank) {
+  SymDims out;
+  for (Sym a : s.ints(position))
+    out.push_back(s.ctx.select(s.ctx.less(a, s.c(0)), s.ctx.add(a, s.c(rank)), a));
+  return out;
+}
+static Sym isAmong(OpShapes &s, int64_t axis, ArrayRef<Sym> axes) {
+  Sym hit = s.c(0);
+  for (Sym a : axes)
+    hit = s.ctx.logicalOr(hit, s.ctx.equal(a, s.c(axis)));
+  return hit;
+}
+static Sym countBelow(OpShapes &s, int64_t axis, ArrayRef<Sym> axes) {
+  Sym count = s.c(0);
+  for (Sym a : axes)
+    count = s.ctx.add(count, s.ctx.less(a, s.c(axis)));
+  return count;
+}
+
 TESSERA_SHAPE_RULE(Squeeze) {
   auto in = s.dims(0);
   SmallVector<bool> drop(in.size(), false);
   if (s.has(1)) {
     auto axes = s.constants(1);
-    if (!axes)
-      s.unknown("the axes of " + describe(s.op) + " are not constant");
+    if (!axes) {
+      SymDims given = normalisedAxes(s, 1, in.size()), out;
+      for (size_t i = 0; i + given.size() < in.size(); ++i) {
+        Sym d = s.c(1);
+        for (size_t p = in.size(); p-- > 0;) {
+          Sym here = s.ctx.equal(s.ctx.sub(s.c(p), countBelow(s, p, given)), s.c(i));
+          d = s.ctx.select(s.ctx.logicalAnd(here, s.ctx.logicalNot(isAmong(s, p, given))), in[p], d);
+        }
+        out.push_back(d);
+      }
+      s.require(s.ctx.equal(s.ctx.product(out), s.ctx.product(in)),
+                "the dimensions that " + describe(s.op) + " removes must be 1");
+      s.set(0, out);
+      return;
+    }
     for (int64_t a : *axes)
       drop[s.normaliseAxis(a, in.size())] = true;
     for (auto [i, d] : llvm::enumerate(in))
@@ -129,8 +162,19 @@ TESSERA_SHAPE_RULE(Squeeze) {
 TESSERA_SHAPE_RULE(Unsqueeze) {
   auto in = s.dims(0);
   auto axes = s.constants(1);
-  if (!axes)
-    s.unknown("the axes of " + describe(s.op) + " are not constant");
+  if (!axes) {
+    SymDims given = normalisedAxes(s, 1, in.size() + s.ints(1).size()), out;
+    for (size_t i = 0; i < in.size() + given.size(); ++i) {
+      Sym source = s.ctx.sub(s.c(i), countBelow(s, i, given)), d = s.c(1);
+      for (size_t p = in.size(); p-- > 0;)
+        d = s.ctx.select(s.ctx.equal(source, s.c(p)), in[p], d);
+      out.push_back(s.ctx.select(isAmong(s, i, given), s.c(1), d));
+    }
+    s.require(s.ctx.equal(s.ctx.product(out), s.ctx.product(in)),
+              "the axes of " + describe(s.op) + " must differ and be in range");
+    s.set(0, out);
+    return;
+  }
   int64_t rank = in.size() + axes->size();
   SmallVector<bool> fresh(rank, false);
   for (int64_t a : *axes) {
@@ -238,6 +282,29 @@ static Sym sliceSize(OpShapes &s, Sym size, Sym start, Sym end, int64_t step) {
   return s.ctx.max(s.ctx.ceilDiv(length, s.c(-step)), zero);
 }
 
+static void sliceByData(OpShapes &s, SymDims out, ArrayRef<Sym> starts, ArrayRef<Sym> ends) {
+  SymDims axes = normalisedAxes(s, 3, out.size());
+  std::optional<SmallVector<int64_t>> steps;
+  if (s.has(4))
+    steps = s.constants(4);
+  else
+    steps = SmallVector<int64_t>(axes.size(), 1);
+  if (axes.size() != starts.size() || axes.size() != ends.size() ||
+      (steps && steps->size() != axes.size()))
+    s.contradict("starts, ends, axes and steps of " + describe(s.op) + " differ in length");
+  for (auto [i, d] : llvm::enumerate(out)) {
+    if (!steps || llvm::is_contained(*steps, 0)) {
+      d = s.extent(0, i, d->upper);
+      continue;
+    }
+    Sym whole = d;
+    for (size_t k = 0; k < axes.size(); ++k)
+      d = s.ctx.select(s.ctx.equal(axes[k], s.c(i)),
+                       sliceSize(s, whole, starts[k], ends[k], (*steps)[k]), d);
+  }
+  s.set(0, out);
+}
+
 TESSERA_SHAPE_RULE(Slice) {
   SymDims out(s.dims(0));
   SymDims starts = s.ints(1), ends = s.ints(2);
@@ -245,9 +312,7 @@ TESSERA_SHAPE_RULE(Slice) {
   if (s.has(3)) {
     auto given = s.constants(3);
     if (!given) { // any axis may be cut
-      for (auto [i, d] : llvm::enumerate(out))
-        d = s.extent(0, i, d->upper);
-      s.set(0, out);
+      sliceByData(s, out, starts, ends);
       return;
     }
     axes = *given;
@@ -279,8 +344,17 @@ TESSERA_SHAPE_RULE(Pad) {
   SmallVector<int64_t> axes;
   if (s.has(3)) {
     auto given = s.constants(3);
-    if (!given)
-      s.unknown("the axes of " + describe(s.op) + " are not constant");
+    if (!given) {
+      SymDims open = normalisedAxes(s, 3, out.size());
+      if (pads.size() != 2 * open.size())
+        s.contradict("the pads of " + describe(s.op) + " do not fit its axes");
+      for (auto [axis, d] : llvm::enumerate(out))
+        for (size_t k = 0; k < open.size(); ++k)
+          d = s.ctx.add(d, s.ctx.select(s.ctx.equal(open[k], s.c(axis)),
+                                        s.ctx.add(pads[k], pads[k + open.size()]), s.c(0)));
+      s.set(0, out);
+      return;
+    }
     axes = *given;
   } else {
     for (size_t i = 0; i < out.size(); ++i)

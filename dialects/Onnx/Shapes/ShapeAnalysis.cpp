@@ -90,6 +90,22 @@ void ShapeEngine::rollback(Mark m) {
   requirements.erase(requirements.begin() + m.requirements, requirements.end());
 }
 
+void ShapeEngine::keepOnly(Mark first, Mark begin, Mark end) {
+  rollback(end);
+  errors.erase(errors.begin() + first.errors, errors.begin() + begin.errors);
+  for (size_t i = first.requirements; i < begin.requirements; ++i)
+    required.erase({requirements[i].condition, requirements[i].op->getBlock()});
+  requirements.erase(requirements.begin() + first.requirements,
+                     requirements.begin() + begin.requirements);
+}
+
+void ShapeEngine::replaceCondition(size_t index, Sym condition) {
+  ShapeRequirement &r = requirements[index];
+  required.erase({r.condition, r.op->getBlock()});
+  r.condition = condition;
+  required.insert({condition, r.op->getBlock()});
+}
+
 bool ShapeEngine::availableAt(Sym s, Operation *op) const {
   bool all = true;
   forEachLeaf(s, [&](Sym leaf) {
@@ -100,13 +116,15 @@ bool ShapeEngine::availableAt(Sym s, Operation *op) const {
   return all;
 }
 
+void ShapeEngine::forget(Value v) {
+  dims.erase(v);
+  reasons.erase(v);
+  pure.erase(v);
+  demanded.erase(v);
+}
+
 void ShapeEngine::forget(Region &region) {
-  auto drop = [&](Value v) {
-    dims.erase(v);
-    reasons.erase(v);
-    pure.erase(v);
-    demanded.erase(v);
-  };
+  auto drop = [&](Value v) { forget(v); };
   for (Block &block : region) {
     for (Value v : block.getArguments())
       drop(v);
@@ -117,6 +135,19 @@ void ShapeEngine::forget(Region &region) {
         forget(inner);
     }
   }
+}
+
+std::optional<bool> ShapeEngine::branchOf(Operation *op) const {
+  auto it = resolved.find(op);
+  return it == resolved.end() ? std::nullopt : std::optional(it->second);
+}
+
+bool ShapeEngine::choose(Operation *op) {
+  for (auto [chosen, branch] : *choices)
+    if (chosen == op)
+      return branch;
+  choices->push_back({op, true});
+  return true;
 }
 
 bool ShapeEngine::setDeclaredDims(Value v, SymKind kind) {
@@ -295,6 +326,8 @@ std::optional<Contents> ShapeEngine::computeContents(Value v, bool allowData) {
   }
 
   Contents result;
+  if (count == 0)
+    return result;
   if (getConstant(v)) {
     if (integer) {
       auto ints = getConstantInts(v, maxContents);
@@ -424,6 +457,12 @@ void OpShapes::expectRank(unsigned position, int64_t rank) const {
                " dimensions instead of " + Twine(rank));
 }
 
+const Contents &OpShapes::contents(Value v) const {
+  if (const Contents *c = engine.findContents(v, allowData))
+    return *c;
+  unknown("the contents of a value are not known");
+}
+
 const Contents &OpShapes::contents(unsigned position) const {
   Value v = in(position);
   if (!v)
@@ -548,7 +587,15 @@ ShapeAnalysis::ShapeAnalysis() : impl(std::make_unique<Impl>()) {}
 ShapeAnalysis::~ShapeAnalysis() = default;
 SymContext &ShapeAnalysis::context() { return impl->engine.ctx; }
 ArrayRef<ShapeRequirement> ShapeAnalysis::requirements() { return impl->engine.requirements; }
-void ShapeAnalysis::setDims(Value v, ArrayRef<Sym> d) { impl->engine.setDims(v, d); }
+void ShapeAnalysis::setDims(Value v, ArrayRef<Sym> d) {
+  impl->engine.forget(v);
+  impl->published.erase(v);
+  impl->engine.setDims(v, d);
+}
+void ShapeAnalysis::forget(Value v) {
+  impl->engine.forget(v);
+  impl->published.erase(v);
+}
 bool ShapeAnalysis::hasDims(Value v) { return impl->engine.findDims(v).has_value(); }
 
 ArrayRef<Sym> ShapeAnalysis::dims(Value v) {
@@ -617,48 +664,109 @@ static void refineType(Value v, ArrayRef<Sym> d) {
                                   ranked ? ranked.getEncoding() : Attribute()));
 }
 
-static void refineRegion(ShapeEngine &engine, Region &region, std::vector<Value> &unknown) {
-  auto refine = [&](Value v) {
-    if (auto d = engine.findDims(v))
-      refineType(v, *d);
-    else if (isa<TensorType>(v.getType()) && !engine.whyUnknown(v).deferred)
-      unknown.push_back(v);
-  };
+static void forEachValue(Region &region, function_ref<void(Value)> visit) {
   for (Block &block : region) {
     for (Value v : block.getArguments())
-      refine(v);
+      visit(v);
     for (Operation &op : block) {
       for (Value v : op.getResults())
-        refine(v);
+        visit(v);
       for (Region &inner : op.getRegions())
-        refineRegion(engine, inner, unknown);
+        forEachValue(inner, visit);
     }
   }
 }
 
-FailureOr<std::unique_ptr<ShapeAnalysis>> ShapeAnalysis::run(func::FuncOp func) {
-  std::unique_ptr<ShapeAnalysis> analysis(new ShapeAnalysis());
-  ShapeEngine &engine = analysis->impl->engine;
-  if (func.isExternal())
-    return analysis;
-  Block &body = func.getBody().front();
-  bindArguments(func, engine);
-  engine.analyseBlock(body);
+static void refineRegion(ShapeEngine &engine, Region &region) {
+  forEachValue(region, [&](Value v) {
+    if (auto d = engine.findDims(v))
+      refineType(v, *d);
+  });
+}
 
+static void collectUnknown(ShapeEngine &engine, Region &region, std::vector<Value> &unknown) {
+  for (Block &block : region) {
+    for (Value v : block.getArguments())
+      if (!engine.findDims(v) && isa<TensorType>(v.getType()) && !engine.whyUnknown(v).deferred)
+        unknown.push_back(v);
+    for (Operation &op : block) {
+      for (Value v : op.getResults())
+        if (!engine.findDims(v) && isa<TensorType>(v.getType()) && !engine.whyUnknown(v).deferred)
+          unknown.push_back(v);
+      std::optional<bool> branch = engine.branchOf(&op);
+      for (auto [i, inner] : llvm::enumerate(op.getRegions()))
+        if (!branch || *branch == (i == 0)) // what is never run may be wrong
+          collectUnknown(engine, inner, unknown);
+    }
+  }
+}
+
+// Replaces the If operations whose branch is decided by that branch.
+static void inlineBranches(ShapeEngine &engine) {
+  for (auto [op, taken] : engine.takeResolved()) {
+    Region &region = op->getRegion(taken ? 0 : 1);
+    Operation *yield = region.front().getTerminator();
+    for (auto [result, value] : llvm::zip(op->getResults(), yield->getOperands()))
+      result.replaceAllUsesWith(value);
+    yield->erase();
+    op->getBlock()->getOperations().splice(op->getIterator(), region.front().getOperations());
+    for (Region &r : op->getRegions())
+      engine.forget(r);
+    for (Value result : op->getResults())
+      engine.forget(result);
+    for (ShapeRequirement &r : engine.requirements)
+      if (r.op == op)
+        r.op = op->getParentOp();
+    op->erase();
+  }
+}
+
+FailureOr<std::unique_ptr<ShapeAnalysis>> ShapeAnalysis::run(func::FuncOp func) {
+  std::unique_ptr<ShapeAnalysis> analysis;
   std::vector<Value> unknown;
-  if (engine.errors.empty())
-    refineRegion(engine, func.getBody(), unknown);
-  for (const ShapeEngine::Error &e : engine.errors)
-    e.op->emitError(e.message);
-  for (Value v : unknown)
-    emitError(v.getLoc()) << "the rank of a result of "
-                          << (v.getDefiningOp() ? describe(v.getDefiningOp()) : "a body")
-                          << " cannot be known: " << engine.whyUnknown(v).reason;
-  if (!engine.errors.empty() || !unknown.empty())
-    return failure();
-  if (!func.getBody().empty())
-    func.setType(FunctionType::get(func.getContext(), body.getArgumentTypes(),
-                                   body.getTerminator()->getOperandTypes()));
+  // Where a dimension decides on a rank, one branch is tried after the other;
+  // the first choice (all "then") is the one whose errors are reported.
+  BranchChoices choices;
+  std::unique_ptr<ShapeAnalysis> first;
+  std::vector<Value> firstUnknown;
+  for (unsigned attempt = 0;; ++attempt) {
+    analysis.reset(new ShapeAnalysis());
+    ShapeEngine &engine = analysis->impl->engine;
+    if (func.isExternal())
+      return analysis;
+    engine.choices = &choices;
+    bindArguments(func, engine);
+    engine.analyseBlock(func.getBody().front());
+    unknown.clear();
+    if (engine.errors.empty())
+      collectUnknown(engine, func.getBody(), unknown);
+    if (engine.errors.empty() && unknown.empty())
+      break;
+    if (attempt == 0) {
+      first = std::move(analysis);
+      firstUnknown = unknown;
+    }
+    // The next combination, as a binary counter from the last choice on.
+    while (!choices.empty() && !choices.back().second)
+      choices.pop_back();
+    if (choices.empty() || attempt == 15) {
+      for (const ShapeEngine::Error &e : first->impl->engine.errors)
+        e.op->emitError(e.message);
+      for (Value v : firstUnknown)
+        emitError(v.getLoc()) << "the rank of a result of "
+                              << (v.getDefiningOp() ? describe(v.getDefiningOp()) : "a body")
+                              << " cannot be known: " << first->impl->engine.whyUnknown(v).reason;
+      return failure();
+    }
+    choices.back().second = false;
+  }
+  ShapeEngine &engine = analysis->impl->engine;
+  engine.choices = nullptr;
+  inlineBranches(engine);
+  refineRegion(engine, func.getBody());
+  Block &body = func.getBody().front();
+  func.setType(FunctionType::get(func.getContext(), body.getArgumentTypes(),
+                                 body.getTerminator()->getOperandTypes()));
   return analysis;
 }
 

@@ -31,7 +31,10 @@ public:
   /// Analyses `func` and everything nested in it. Emits diagnostics and fails
   /// where a rank cannot be known or a shape is contradictory. Result types of
   /// operations are refined in place where a dynamic dimension turned out
-  /// to be constant (or an unranked type ranked).
+  /// to be constant (or an unranked type ranked). An If whose condition is known,
+  /// or whose branches give different ranks and whose condition depends on
+  /// dimensions alone, is replaced by the one branch that works; that the
+  /// condition holds is then among the requirements.
   static mlir::FailureOr<std::unique_ptr<ShapeAnalysis>> run(mlir::func::FuncOp func);
   ~ShapeAnalysis();
 
@@ -48,6 +51,9 @@ public:
   llvm::ArrayRef<ShapeRequirement> requirements();
   /// For an operation created after the analysis: sets its results' dims.
   void setDims(mlir::Value v, llvm::ArrayRef<Sym> dims);
+  /// To be called for the results of an operation that is erased: a later one
+  /// may get the same address.
+  void forget(mlir::Value v);
 
 private:
   ShapeAnalysis();

@@ -16,6 +16,7 @@
 
 #include "dialects/Onnx/Shapes/ShapeAnalysis.h"
 #include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/ADT/Twine.h"
 #include "llvm/Support/Allocator.h"
@@ -42,6 +43,7 @@ struct Contradiction {
 };
 
 class ShapeEngine;
+using BranchChoices = std::vector<std::pair<mlir::Operation *, bool>>;
 
 class OpShapes {
 public:
@@ -79,6 +81,7 @@ public:
   /// Expressions; leaves of kind Data where nothing better is known (in a
   /// contents rule only if the caller asked for that).
   const Contents &contents(unsigned position) const;
+  const Contents &contents(mlir::Value v) const;
   /// Integers among them.
   SymDims ints(unsigned position) const;
   /// All elements as numbers; none if one is not constant.
@@ -183,6 +186,20 @@ public:
   bool setDeclaredDims(mlir::Value v, SymKind kind);
   /// Forgets all about the values in `region`, before it is analysed again.
   void forget(mlir::Region &region);
+  void forget(mlir::Value v);
+
+  /// Which branch of an If is the only one that counts.
+  std::optional<bool> branchOf(mlir::Operation *op) const;
+  void resolve(mlir::Operation *op, bool branch) { resolved[op] = branch; }
+  void unresolve(mlir::Operation *op) { resolved.erase(op); }
+  /// In an order in which inner ones come before outer ones.
+  llvm::SmallVector<std::pair<mlir::Operation *, bool>> takeResolved() {
+    auto all = resolved.takeVector();
+    return llvm::SmallVector<std::pair<mlir::Operation *, bool>>(all.begin(), all.end());
+  }
+  /// The branch that this attempt takes where a dimension decides on a rank.
+  bool choose(mlir::Operation *op);
+  BranchChoices *choices = nullptr;
   /// Whether the values of all leaves of `s` are visible at `op`.
   bool availableAt(Sym s, mlir::Operation *op) const;
 
@@ -192,6 +209,9 @@ public:
   };
   Mark mark() const { return {errors.size(), requirements.size()}; }
   void rollback(Mark m);
+  /// Drops what came since `first` but for [begin, end).
+  void keepOnly(Mark first, Mark begin, Mark end);
+  void replaceCondition(size_t index, Sym condition);
 
   void error(mlir::Operation *op, std::string message);
   void require(mlir::Operation *op, Sym condition, std::string message);
@@ -216,6 +236,7 @@ private:
   llvm::DenseMap<mlir::Value, Unknown> reasons;
   llvm::DenseMap<mlir::Value, std::unique_ptr<Known>> pure, demanded;
   llvm::DenseSet<std::pair<Sym, mlir::Block *>> required;
+  llvm::MapVector<mlir::Operation *, bool> resolved;
   unsigned depth = 0;
 };
 
