@@ -85,7 +85,7 @@ export python build logs
 
 suite setup tools/setup/setup.sh ${full:+--full} || finish
 suite lint "$python" tools/lint.py
-suite build tools/build.sh release || finish
+suite build tools/build.sh release all ${full:+tsr-run-aarch64} || finish
 if [[ -n $(find test/lit -name '*.mlir' -o -name '*.onnxtxt' -o -name '*.test' | head -n 1) ]]; then suite lit bash -c lit; fi
 if [[ -x $build/bin/tessera-unit ]]; then suite unit bash -c unit; fi
 if [[ -x $build/bin/tessera ]]; then

@@ -3,7 +3,7 @@
 
 usage: aarch64.py [--build DIR] [--budget SECONDS] [ID ...]
 
-The loader is build/PRESET/bin/tsr-run-aarch64, linked statically. A processor without SME2 must be served by the other code of the bundle.
+The loader is build/PRESET/bin/aarch64/tsr-run, linked statically (target tsr-run-aarch64). A processor without SME2 must be served by the other code of the bundle.
 """
 import argparse
 import os
@@ -36,7 +36,7 @@ def main():
     ap.add_argument("ids", nargs="*")
     a = ap.parse_args()
     tools, tally, end = Tools(a.build), Tally(verbose=True), time.time() + a.budget
-    loader, qemu = os.path.join(tools.bin, "tsr-run-aarch64"), shutil.which("qemu-aarch64")
+    loader, qemu = os.path.join(tools.bin, "aarch64", "tsr-run"), shutil.which("qemu-aarch64")
     if not qemu or not os.path.exists(loader):
         tally.skip("aarch64", "no qemu-aarch64" if not qemu else f"no {loader}")
         return tally.finish()

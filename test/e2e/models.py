@@ -122,11 +122,11 @@ def plain_share(tools, bundle, folder, tmp):
     os.makedirs(out, exist_ok=True)
     try:
         tools.call([tools.tessera, "run", bundle, "--inputs", folder, "--output-dir", out, "--trace", trace])
-        events = [e for e in json.load(open(trace)).get("traceEvents", []) if e.get("ph") == "X" and "class" in e.get("args", {})]
-    except (Refused, Fault, OSError, ValueError):
+        events = [e for e in json.load(open(trace))["traceEvents"] if e["ph"] == "X"]
+    except (Refused, Fault, OSError, ValueError, KeyError):
         return None
     total = sum(e["dur"] for e in events)
-    return sum(e["dur"] for e in events if e["args"]["class"] == "loops") / total if total else None
+    return sum(e["dur"] for e in events if e["cat"] == "loops") / total if total else None
 
 
 def arena(tools, bundle, entry):
