@@ -39,6 +39,8 @@ class Tools:
             p = subprocess.run([str(w) for w in words], stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=self.timeout, **kw)
         except subprocess.TimeoutExpired:
             raise Fault(f"over {self.timeout} s: {' '.join(map(str, words[:3]))}")
+        except OSError as e:
+            raise Fault(str(e))
         if p.returncode == 0:
             return p.stdout
         lines = [x.strip() for x in p.stderr.splitlines() if x.strip()]
