@@ -46,11 +46,11 @@ LogicalResult PlanBuilder::branch(Operation *op) {
   emitScalar({.op = ScalarOp::LoadInt, .dst = cond, .a = use(bufferOf(op->getOperand(0))), .b = 9}, false);
   uint32_t test = command({.kind = CommandKind::BranchZero, .a = cond});
 
-  // Attribute order: else_branch before then_branch.
+  // As the dialect defines them: then_branch before else_branch.
   Region *thenRegion = nullptr, *elseRegion = nullptr;
   if (op->getNumRegions() == 2) {
-    elseRegion = &op->getRegion(0);
-    thenRegion = &op->getRegion(1);
+    thenRegion = &op->getRegion(0);
+    elseRegion = &op->getRegion(1);
   }
   auto body = [&](Region &region) -> LogicalResult {
     scopes.emplace_back();

@@ -111,6 +111,9 @@ def build(name, text, opset):
     from onnx import numpy_helper
     body, consts = weights(name, text)
     model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : {opset}]> {body}')
+    for o in model.graph.output:  # `float y` without dims means any shape here
+        if not o.type.tensor_type.shape.dim:
+            o.type.tensor_type.ClearField("shape")
     model.graph.initializer.extend(numpy_helper.from_array(v, k) for k, v in consts.items())
     onnx.checker.check_model(model)
     return model
