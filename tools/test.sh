@@ -89,6 +89,7 @@ suite build tools/build.sh release all ${full:+tsr-run-aarch64} || finish
 if [[ -n $(find test/lit -name '*.mlir' -o -name '*.onnxtxt' -o -name '*.test' | head -n 1) ]]; then suite lit bash -c lit; fi
 if [[ -x $build/bin/tessera-unit ]]; then suite unit bash -c unit; fi
 if [[ -x $build/bin/tessera ]]; then
+  suite loader "$python" test/e2e/loader/loader.py
   suite graphs "$python" test/e2e/graphs.py
   if [[ -z $full ]]; then
     suite bundle "$python" test/e2e/bundle.py --bytes 300
