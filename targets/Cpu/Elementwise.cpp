@@ -12,8 +12,8 @@ TypeSet typeSetOf(Type t) {
     return TypeSet(0);
   if (t.isF16() || t.isBF16() || t.isF32() || t.isF64())
     return Floats;
-  if (isa<FloatType>(t))
-    return isConvertible(t) ? SmallFloats : TypeSet(0);
+  if (isa<FloatType>(t)) // float6*: the conversions know them, loads and stores do not
+    return isConvertible(t) && 8 % KernelEmitter::storageBits(t) == 0 ? SmallFloats : TypeSet(0);
   auto i = dyn_cast<IntegerType>(t);
   if (!i || i.getWidth() > 64)
     return TypeSet(0);
@@ -76,13 +76,20 @@ static Expr div(const Elementwise &w) {
   return divideInts(w, w[0], w[1], w.isUnsigned(), false);
 }
 
+/// fmod=1: C's remainder. Else the sign follows the divisor, for floats also
+/// that of a zero.
 static Expr mod(const Elementwise &w) {
-  if (w[0].isFloat())
-    return {w.e, math::fmod(w.e, w[0], w[1])};
+  bool follow = !onnx::getInt(w.op, "fmod");
+  if (w[0].isFloat()) {
+    Expr r(w.e, math::fmod(w.e, w[0], w[1]));
+    if (!follow)
+      return r;
+    Expr other = (bitsOf(r) ^ bitsOf(w[1])) < 0;
+    return select(r == 0.0, copysign(r, w[1]), select(other, r + w[1], r));
+  }
   Expr r = divideInts(w, w[0], w[1], w.isUnsigned(), true);
-  if (w.isUnsigned() || onnx::getInt(w.op, "fmod"))
+  if (w.isUnsigned() || !follow)
     return r;
-  // The sign follows the divisor.
   Expr other = (r != 0) & ((r ^ w[1]) < 0);
   return select(other, r + w[1], r);
 }
@@ -199,6 +206,7 @@ static ElementwiseTable arithmetic[] = {
     {{"onnx.Sub"}, Numbers, [](const Elementwise &w) { return w[0] - w[1]; }},
     {{"onnx.Mul"}, Numbers, [](const Elementwise &w) { return w[0] * w[1]; }},
     {{"onnx.Div"}, Numbers, div},
+    {{"onnx.Mod"}, Numbers, mod},
     {{"onnx.Pow"}, Numbers, pow},
     {{"onnx.Max"}, Numbers, [](const Elementwise &w) { return extreme(w, true); }},
     {{"onnx.Min"}, Numbers, [](const Elementwise &w) { return extreme(w, false); }},
@@ -214,19 +222,6 @@ static ElementwiseTable arithmetic[] = {
     {{"onnx.Sqrt"}, Floats, [](const Elementwise &w) { return sqrt(w[0]); }},
     {{"onnx.Reciprocal"}, Floats, [](const Elementwise &w) { return w[0].k(1) / w[0]; }},
 };
-
-static RegisterElementwise modulo(
-    {"onnx.Mod"},
-    [](Operation *op, Reasons &reasons) -> LogicalResult {
-      LogicalResult types = matchTypes(op, Numbers, reasons);
-      if (typeSetOf(resultElement(op)) == Floats && !onnx::getInt(op, "fmod"))
-        return reasons.no() << "Mod of floats without fmod=1";
-      return types;
-    },
-    [](Operation *op, ArrayRef<Value> operands, KernelEmitter &e) -> FailureOr<Value> {
-      Elementwise w{op, operands, e};
-      return w.round(mod(w));
-    });
 
 // --- elementary functions -----------------------------------------------------------
 

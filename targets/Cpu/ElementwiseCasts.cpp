@@ -97,9 +97,12 @@ static LogicalResult matchQuantizer(Operation *op, Reasons &reasons) {
   bool one = scale.getRank() == 0 || (scale.hasStaticShape() && scale.getNumElements() == 1);
   if (block == 0 && !one && scale.getRank() != 1)
     ok = reasons.no() << "scale of rank " << scale.getRank() << " without block_size";
-  if (Value zero = onnx::getOptionalOperand(op, 2))
-    if (cast<ShapedType>(zero.getType()).getShape() != scale.getShape())
+  if (Value zero = onnx::getOptionalOperand(op, 2)) {
+    auto type = cast<ShapedType>(zero.getType());
+    bool both = one && type.hasStaticShape() && type.getNumElements() == 1; // [] and [1] are alike
+    if (!both && type.getShape() != scale.getShape())
       ok = reasons.no() << "scale and zero point of different shapes";
+  }
   return ok;
 }
 

@@ -26,7 +26,7 @@ enum TypeSet : unsigned {
   Ints = 2,        ///< int8 .. int64
   Uints = 4,       ///< uint8 .. uint64
   Bools = 8,
-  SmallFloats = 16, ///< float8*, float6*, float4*
+  SmallFloats = 16, ///< float8*, float4e2m1
   SmallInts = 32,  ///< (u)int4, (u)int2
   Integers = Ints | Uints,
   Numbers = Floats | Integers,

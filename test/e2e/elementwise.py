@@ -39,6 +39,7 @@ def float_ops(name):
     for op in ("Add", "Sub", "Mul", "Div", "Max", "Min", "Pow"):
         yield op, {}, "xy", None
     yield "Mod", {"fmod": 1}, "xy", None
+    yield "Mod", {}, "xy", None
     yield "Sum", {}, "xyz", None
     yield "Mean", {}, "xyz", None
     yield "Max", {}, "xyz", None
