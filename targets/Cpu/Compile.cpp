@@ -390,6 +390,11 @@ FailureOr<PlanVariant> compileVariant(ArrayRef<KernelSource> sources, const Isa 
       if (failed(emitKernel(sources[i], "k" + std::to_string(i), isa, *modules[c])))
         return failure();
   }
+  // Running a pipeline loads the dialects its passes need, which changes the
+  // context: once here, so that the threads only find them.
+  OwningOpRef<ModuleOp> empty = ModuleOp::create(loc);
+  if (failed(lowerToLLVM(*empty, isa)))
+    return failure();
   std::vector<llvm::SmallVector<char, 0>> objects(chunks);
   if (failed(failableParallelForEachN(context, 0, chunks, [&](size_t c) -> LogicalResult {
         auto object = assemble(*modules[c], isa);
