@@ -101,4 +101,26 @@ def DecomposeContrib : OnnxPass<"decompose-contrib"> {
   }];
 }
 
+def FoldShapes : OnnxPass<"fold-shapes"> {
+  let summary = "Constants and static dimensions that the symbolic shape analysis finds";
+  let description = [{
+    Tolerance class: exact. Integer tensors whose contents are known for every input
+    become constants, result types are refined. Where the analysis fails nothing is
+    changed.
+  }];
+}
+
+def ExpandFunctions : OnnxPass<"expand-functions"> {
+  let summary = "Operators that no kernel serves as the bodies that ONNX defines them by";
+  let description = [{
+    Tolerance class: exact (the body is the definition). The set of operators is chosen
+    by one predicate, that no kernel matches; `operators` names others instead. An
+    operator whose body cannot be built or imported stays, and the audit names it.
+  }];
+  let options = [
+    ListOption<"operators", "operators", "std::string", "expand these, kernel or not">,
+    Option<"verbose", "verbose", "bool", "false", "say why an expansion failed">
+  ];
+}
+
 #endif

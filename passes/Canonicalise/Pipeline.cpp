@@ -16,6 +16,9 @@ void buildCanonicalisePipeline(OpPassManager &pm, const CanonicaliseOptions &opt
   // Foreign operators first: what they become takes part in everything else.
   pm.addPass(createDecomposeContrib());
   folding();
+  // Shapes refine types after foreign operators are gone, for all that follows.
+  pm.addPass(createFoldShapes());
+  folding();
   pm.addPass(createRemoveNoOps({strict}));
   pm.addPass(createCSEPass());
   // Composites before the arithmetic is respelled for other purposes (x^2 and
@@ -26,7 +29,12 @@ void buildCanonicalisePipeline(OpPassManager &pm, const CanonicaliseOptions &opt
   pm.addPass(createFoldPadding());
   // Products and sums stand right of Conv only after the no-ops are gone.
   pm.addPass(createFoldScaling({strict}));
+  // What no kernel serves, last: composites recognised above included.
+  pm.addPass(createExpandFunctions());
   folding();
+  pm.addPass(createFoldShapes());
+  folding();
+  pm.addPass(createDecomposeOperators());
   pm.addPass(createRemoveNoOps({strict}));
   pm.addPass(createCSEPass());
 }
