@@ -1,6 +1,8 @@
 #include "compiler/Registration.h"
+#include "compiler/Import/Import.h"
 #include "dialects/Onnx/IR/OnnxDialect.h"
 #include "dialects/Onnx/Shapes/PrintShapes.h"
+#include "passes/Canonicalise/ExpandFunctions.h"
 #include "passes/Canonicalise/Passes.h"
 #include "dialects/Tsr/IR/TsrDialect.h"
 #include "mlir/Transforms/Passes.h"
@@ -14,6 +16,7 @@ void registerDialects(DialectRegistry &registry) {
   registry.insert<onnx::OnnxDialect, tsr::TsrDialect, func::FuncDialect, arith::ArithDialect,
                   cf::ControlFlowDialect, math::MathDialect, scf::SCFDialect,
                   vector::VectorDialect, LLVM::LLVMDialect>();
+  onnx::setModelImporter(importModel);
 }
 
 void registerPasses() {

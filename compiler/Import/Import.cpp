@@ -36,12 +36,13 @@ static void separateDefaults(Model &model, const ImportOptions &options) {
   graph.mutable_initializer()->Swap(&constants);
 }
 
-FailureOr<OwningOpRef<ModuleOp>> importOnnx(StringRef path, const ImportOptions &options,
-                                            MLIRContext *context,
-                                            std::vector<std::string> *externalFiles) {
+// All phases; `load` puts the protobuf into the model.
+static FailureOr<OwningOpRef<ModuleOp>> import(Model &model, const ImportOptions &options,
+                                               MLIRContext *context,
+                                               llvm::function_ref<void()> load) {
   context->loadDialect<onnx::OnnxDialect, func::FuncDialect>();
   Builder b(context);
-  Location file = FileLineColLoc::get(b.getStringAttr(path), 0, 0);
+  Location file = FileLineColLoc::get(b.getStringAttr(model.path), 0, 0);
   auto report = [&](const std::string &message, const std::string &node,
                     ArrayRef<std::string> notes) {
     Location loc = node.empty() ? file : Location(NameLoc::get(b.getStringAttr(node), file));
@@ -50,13 +51,9 @@ FailureOr<OwningOpRef<ModuleOp>> importOnnx(StringRef path, const ImportOptions 
       diagnostic.attachNote(loc) << note;
   };
 
-  Model model;
-  model.path = path.str();
-  size_t slash = model.path.rfind('/');
-  model.folder = slash == std::string::npos ? "." : slash == 0 ? "/" : model.path.substr(0, slash);
   OwningOpRef<ModuleOp> module;
   try {
-    loadModel(model, options);
+    load();
     sortModel(model.proto);
     checkModel(model);
     separateDefaults(model, options);
@@ -79,11 +76,31 @@ FailureOr<OwningOpRef<ModuleOp>> importOnnx(StringRef path, const ImportOptions 
     emitWarning(file) << warning;
   if (failed(verify(*module)))
     return failure();
-  if (externalFiles) {
+  return module;
+}
+
+FailureOr<OwningOpRef<ModuleOp>> importOnnx(StringRef path, const ImportOptions &options,
+                                            MLIRContext *context,
+                                            std::vector<std::string> *externalFiles) {
+  Model model;
+  model.path = path.str();
+  size_t slash = model.path.rfind('/');
+  model.folder = slash == std::string::npos ? "." : slash == 0 ? "/" : model.path.substr(0, slash);
+  auto module = import(model, options, context, [&] { loadModel(model, options); });
+  if (succeeded(module) && externalFiles) {
     llvm::sort(model.externalFiles);
     *externalFiles = std::move(model.externalFiles);
   }
   return module;
+}
+
+FailureOr<OwningOpRef<ModuleOp>> importModel(::onnx::ModelProto proto, MLIRContext *context) {
+  Model model;
+  model.path = proto.graph().name();
+  return import(model, ImportOptions(), context, [&] {
+    model.irVersion = proto.ir_version();
+    model.proto.Swap(&proto);
+  });
 }
 
 } // namespace tessera

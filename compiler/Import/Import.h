@@ -24,6 +24,10 @@
 #include <string>
 #include <vector>
 
+namespace onnx {
+class ModelProto;
+}
+
 namespace tessera {
 
 /// What the user says about a dynamic dimension: `name=4`, `name=1..512`,
@@ -52,6 +56,10 @@ struct ImportOptions {
 mlir::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>>
 importOnnx(llvm::StringRef path, const ImportOptions &options, mlir::MLIRContext *context,
            std::vector<std::string> *externalFiles = nullptr);
+
+/// The same for a model in memory without external data.
+mlir::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>> importModel(::onnx::ModelProto model,
+                                                               mlir::MLIRContext *context);
 
 } // namespace tessera
 

@@ -2,12 +2,16 @@
 //
 //   tessera-opt [PASSES] FILE.mlir
 //   tessera-opt --import MODEL.onnx [--dim NAME=VALUE]... [--freeze] [--full] [--quiet]
+//               [--then PIPELINE]
 //
-// The second form prints the imported module, large weights left out unless --full;
-// several models may be named, then only failures are printed.
+// The second form prints the imported module (after the passes of PIPELINE), large
+// weights left out unless --full; several models may be named, then only failures
+// are printed.
 #include "compiler/Import/Import.h"
 #include "compiler/Registration.h"
 #include "mlir/IR/DialectRegistry.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Pass/PassRegistry.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 #include "llvm/Support/SourceMgr.h"
 
@@ -16,6 +20,7 @@ using namespace mlir;
 static int importModels(ArrayRef<StringRef> args) {
   tessera::ImportOptions options;
   SmallVector<StringRef> paths;
+  StringRef pipeline;
   bool quiet = false, full = false;
   for (size_t i = 0; i < args.size(); ++i) {
     if (args[i] == "--dim" && i + 1 < args.size()) {
@@ -32,18 +37,26 @@ static int importModels(ArrayRef<StringRef> args) {
       full = true;
     } else if (args[i] == "--quiet") {
       quiet = true;
+    } else if (args[i] == "--then" && i + 1 < args.size()) {
+      pipeline = args[++i];
     } else {
       paths.push_back(args[i]);
     }
   }
   DialectRegistry registry;
   tessera::registerDialects(registry);
+  tessera::registerPasses();
   unsigned failures = 0;
   for (StringRef path : paths) {
     MLIRContext context(registry, MLIRContext::Threading::DISABLED);
     llvm::SourceMgr sources;
     SourceMgrDiagnosticHandler handler(sources, &context, llvm::errs());
     auto module = tessera::importOnnx(path, options, &context);
+    if (succeeded(module) && !pipeline.empty()) {
+      PassManager passes(&context, ModuleOp::getOperationName());
+      if (failed(parsePassPipeline(pipeline, passes)) || failed(passes.run(**module)))
+        module = failure();
+    }
     if (failed(module)) {
       ++failures;
       if (paths.size() > 1)
