@@ -9,6 +9,8 @@
 
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
+#include "llvm/ADT/SetVector.h"
+
 using namespace mlir;
 
 namespace tessera::onnx {
@@ -127,7 +129,7 @@ private:
     SmallVector<Value> weights;
     for (const HostTensor &t : results)
       weights.push_back(OnnxBuilder(rewriter, op->getLoc()).weight(t));
-    SmallVector<Value> operands(op->getOperands());
+    llvm::SetVector<Value> operands(op->operand_begin(), op->operand_end()); // each once: it may be erased
     replaceRefining(rewriter, op, weights);
     for (Value v : operands) { // lets the next operator see what dies with it
       Operation *def = v.getDefiningOp();
