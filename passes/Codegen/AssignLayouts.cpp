@@ -110,6 +110,20 @@ Layout LayoutAssigner::choose(tsr::DispatchOp op) {
   return last > 0 && last >= major ? Layout::ChannelsLast : Layout::RowMajor;
 }
 
+/// Whether operand `i` of a dispatch with a root is what flows through it: the
+/// root's first operand, any operand of Concat, or what the epilogue adds in.
+static bool isData(tsr::DispatchOp op, unsigned i) {
+  Operation *root = op.getRootOp();
+  Value arg = op.getBodyBlock()->getArgument(i);
+  for (OpOperand &use : arg.getUses()) {
+    if (use.getOwner() != root)
+      return true;
+    if (use.getOperandNumber() == 0 || root->getName().getStringRef() == "onnx.Concat")
+      return true;
+  }
+  return false;
+}
+
 void LayoutAssigner::apply(tsr::DispatchOp op, Layout layout) {
   SmallVector<int32_t> all;
   unsigned rank = rankOf(op.getResult(0));
@@ -118,7 +132,7 @@ void LayoutAssigner::apply(tsr::DispatchOp op, Layout layout) {
     Value v = operand.get();
     Layout want = Layout::RowMajor;
     // Weights and other constants keep the order the builder packs them from.
-    bool whole = rankOf(v) == rank && !onnx::getConstant(v);
+    bool whole = rankOf(v) == rank && !onnx::getConstant(v) && (elementwise || isData(op, operand.getOperandNumber()));
     if (whole)
       want = layout;
     if (elementwise && whole && l.dims(v) != l.dims(op.getResult(0)))
