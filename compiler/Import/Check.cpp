@@ -27,6 +27,26 @@ void normaliseDomains(NodeList &nodes) {
   }
 }
 
+// onnxruntime writes some of its operators into ONNX's domain.
+void adoptStrays(ModelProto &proto) {
+  bool found = false;
+  forEachGraph(*proto.mutable_graph(), [&](GraphProto &g) {
+    for (NodeProto &node : *g.mutable_node())
+      if (node.domain().empty() && (node.op_type() == "SimplifiedLayerNormalization" ||
+                                    node.op_type() == "SkipSimplifiedLayerNormalization")) {
+        node.set_domain("com.microsoft");
+        found = true;
+      }
+  });
+  for (auto &import : proto.opset_import())
+    found &= import.domain() != "com.microsoft";
+  if (!found)
+    return;
+  auto *import = proto.add_opset_import();
+  import->set_domain("com.microsoft");
+  import->set_version(1);
+}
+
 template <typename Imports>
 std::map<std::string, int64_t> readOpsets(Imports &imports, const std::string &where) {
   std::map<std::string, int64_t> opsets;
@@ -108,7 +128,7 @@ void checkDims(TypeProto &type, const std::string &where) {
 // and their meaning is clear: it does not get to see their domain.
 class Deprecated {
 public:
-  explicit Deprecated(ModelProto &proto) : proto(proto) {
+  explicit Deprecated(ModelProto &proto) {
     visit(*proto.mutable_graph()->mutable_node());
     for (FunctionProto &f : *proto.mutable_functions()) {
       size_t before = hidden.size();
@@ -154,7 +174,6 @@ private:
       }
     }
   }
-  ModelProto &proto;
   std::vector<std::pair<NodeProto *, std::string>> hidden;
   std::vector<Imports *> extended;
 };
@@ -187,6 +206,7 @@ void checkModel(Model &model) {
     throw ImportError("IR version " + std::to_string(model.irVersion) + ", the newest known is " +
                       std::to_string(::onnx::IR_VERSION));
   normaliseDomains(*graph.mutable_node());
+  adoptStrays(proto);
   if (!proto.opset_import_size() && model.irVersion < 3)
     proto.add_opset_import()->set_version(1);
   model.opsets = readOpsets(*proto.mutable_opset_import(), "the model ");

@@ -57,6 +57,7 @@ static FailureOr<OwningOpRef<ModuleOp>> import(Model &model, const ImportOptions
     sortModel(model.proto);
     checkModel(model);
     separateDefaults(model, options);
+    lowerContrib(model);
     inlineFunctions(model);
     specialiseDims(model, options);
     upgradeModel(model);

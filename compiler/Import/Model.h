@@ -4,6 +4,7 @@
 //   load       parse; move large payloads aside, so that nothing below copies them
 //   order      sort nodes topologically; cycles, undefined and duplicate names end here
 //   check      the ONNX checker, on the stripped model
+//   contrib    operators of com.microsoft become calls of functions
 //   inline     model-local functions; every node keeps the operator set it was written for
 //   specialise dimensions that the user fixed
 //   upgrade    every node to the newest version of its operator
@@ -109,6 +110,9 @@ void collectFreeNames(const NodeProto &node, std::vector<std::string> &names);
 
 // Check.
 void checkModel(Model &model);
+
+// Contrib.
+void lowerContrib(Model &model);
 
 // Inline.
 void inlineFunctions(Model &model);
