@@ -1,0 +1,287 @@
+// DFT, STFT, MelWeightMatrix.
+//
+// Transforms are sums over exact twiddles: cos and sin of 2 pi k / n are taken
+// in double from a table of n entries, reduced to the first octant, so that
+// multiples of 90 and 45 degrees are exact. Quadratic in the length; a power
+// of two is halved first (radix 2, decimation in time).
+#include "targets/Cpu/Kernels/RootView.h"
+#include "targets/Cpu/Kernels/StridedCopy.h"
+#include "targets/Cpu/Math.h"
+
+using namespace mlir;
+using tessera::onnx::Sym;
+
+namespace tessera::cpu {
+namespace {
+
+/// Scratch: cos table [n], sin table [n], one row real [n], imaginary [n], all f64.
+class Transform {
+public:
+  Transform(KernelEmitter &e, Value n, bool inverse) : e(e), n(n), inverse(inverse) {}
+
+  void makeTable() {
+    e.forLoop(n, [&](Value k) {
+      // Angle of k / n turns, folded to the first octant: 8 k = q n + r.
+      Value eight = e.mul(k, 8), octant = e.divU(eight, n), rest = e.remU(eight, n);
+      Value odd = e.remU(octant, e.idx(2));
+      Value r = e.select(e.eq(odd, e.idx(1)), e.sub(n, rest), rest);
+      Value angle = e.divF(e.mulF(toDouble(r), d(0.78539816339744830961)), toDouble(n));
+      Value c = math::cos(e, angle), s = math::sin(e, angle);
+      // Octants 1, 2, 5, 6 exchange sine and cosine.
+      Value turned = e.add(octant, 1), swap = e.eq(e.remU(e.divU(turned, e.idx(2)), e.idx(2)), e.idx(1));
+      Value x = e.select(swap, s, c), y = e.select(swap, c, s);
+      Value left = e.logicalAnd(e.lt(e.idx(1), octant), e.lt(octant, e.idx(6)));
+      Value below = e.lt(e.idx(3), octant);
+      x = e.select(left, e.subF(d(0), x), x);
+      y = e.select(below, e.subF(d(0), y), y);
+      put(0, k, x);
+      put(1, k, inverse ? y : e.subF(d(0), y));
+    });
+  }
+  void set(Value i, Value re, Value im) {
+    put(2, i, re);
+    put(3, i, im);
+  }
+  /// Bin k of the row's first `count` elements (the others are zero).
+  std::pair<Value, Value> bin(Value k, Value count) {
+    auto sum = e.forLoop(e.idx(0), count, e.idx(1), ValueRange{d(0), d(0), e.idx(0)}, [&](Value i, ValueRange acc) -> SmallVector<Value> {
+      Value re = get(2, i), im = get(3, i), c = get(0, acc[2]), s = get(1, acc[2]);
+      Value next = e.add(acc[2], k);
+      next = e.select(e.lt(next, n), next, e.sub(next, n));
+      return {e.addF(acc[0], e.subF(e.mulF(re, c), e.mulF(im, s))), e.addF(acc[1], e.addF(e.mulF(re, s), e.mulF(im, c))), next};
+    });
+    return {sum[0], sum[1]};
+  }
+  Value d(double x) { return e.floatConst(e.f64(), x); }
+  Value toDouble(Value i) { return arith::SIToFPOp::create(e.b, e.loc, e.f64(), i); }
+
+private:
+  Value at(unsigned list, Value i) { return e.gep(e.scratch, e.f64(), e.add(e.mul(n, list), i)); }
+  Value get(unsigned list, Value i) { return e.rawLoad(e.f64(), at(list, i)); }
+  void put(unsigned list, Value i, Value x) { e.rawStore(x, at(list, i)); }
+
+  KernelEmitter &e;
+  Value n;
+  bool inverse;
+};
+
+Value widen(KernelEmitter &e, Value x) {
+  return x.getType().isF64() ? x : Value(arith::ExtFOp::create(e.b, e.loc, e.f64(), x));
+}
+Value narrow(KernelEmitter &e, Value x, Type element) {
+  Type value = KernelEmitter::valueType(element);
+  if (value != x.getType())
+    x = arith::TruncFOp::create(e.b, e.loc, value, x);
+  return e.round(x, element);
+}
+
+class SpectralKernel : public KernelBuilder {
+public:
+  tsr::KernelClass kernelClass(Operation *) const override { return tsr::KernelClass::Loops; }
+  LogicalResult match(Operation *root, Reasons &reasons) const override {
+    if (!requireNumeric(root, reasons))
+      return failure();
+    if (!isa<FloatType>(operandElement(root, 0)))
+      return reasons.no() << "element type " << onnx::getTypeName(operandElement(root, 0));
+    return success();
+  }
+};
+
+class DftKernel final : public SpectralKernel {
+public:
+  bool embedsConstant(Operation *, unsigned operand) const override { return operand >= 1; }
+  LogicalResult match(Operation *root, Reasons &reasons) const override {
+    if (failed(SpectralKernel::match(root, reasons)))
+      return failure();
+    if (onnx::getOptionalOperand(root, 2) && !onnx::getConstantInts(onnx::getOptionalOperand(root, 2)))
+      return reasons.no() << "axis is not constant";
+    return success();
+  }
+  // The length is an operand's value or follows from the sizes on both sides.
+  Sym scratchBytes(tsr::DispatchOp op, const DispatchSizes &sizes) const override {
+    Operation *root = op.getRootOp();
+    auto arg = cast<BlockArgument>(onnx::getOptionalOperand(root, 0));
+    auto &in = sizes.operands[arg.getArgNumber()], &out = sizes.results[0];
+    int64_t axis = axisOf(root, in.size());
+    auto &c = sizes.ctx;
+    // At most 2 * (out - 1) + 1 for a one-sided result.
+    Sym most = c.add(c.mul(c.constant(2), c.max(in[axis], out[axis])), c.constant(2));
+    return c.mul(most, c.constant(32));
+  }
+  LogicalResult emit(tsr::DispatchOp op, KernelEmitter &e) const override {
+    RootView v(op, e);
+    const TensorRef *in = v.in(0), *out = v.out(0);
+    if (!in || !out || !e.scratch)
+      return failure();
+    unsigned rank = in->rank();
+    int64_t axis = axisOf(v.root, rank);
+    bool inverse = onnx::getInt(v.root, "inverse", 0), oneSided = onnx::getInt(v.root, "onesided", 0);
+    Value have = in->dims[axis];
+    Value n = v.has(1) ? v.scalarInt(1, 0) : inverse && oneSided ? e.mul(e.sub(have, 1), 2) : have;
+    Value bins = out->dims[axis], parts = in->dims[rank - 1];
+    bool toReal = inverse && oneSided;
+    Value most = e.add(e.mul(e.maxS(have, bins), 2), 2);
+    Value fits = e.logicalAnd(e.lt(e.idx(0), n), e.cmp(arith::CmpIPredicate::sle, n, most));
+    fits = e.logicalAnd(fits, e.cmp(arith::CmpIPredicate::sle, bins, n));
+    e.failIf(e.logicalNot(fits), TSR_KERNEL_BAD_VALUE);
+    e.ifThen(fits, [&] {
+      Transform t(e, n, inverse);
+      t.makeTable();
+      SmallVector<Value> outer(in->dims);
+      outer[axis] = outer[rank - 1] = e.idx(1);
+      Value used = toReal ? e.minS(have, e.add(e.divU(n, e.idx(2)), 1)) : e.minS(have, n);
+      Value scale = inverse ? e.divF(t.d(1), t.toDouble(n)) : Value();
+      e.forAll(outer, [&](ArrayRef<Value> at) {
+        SmallVector<Value> from(at);
+        auto read = [&](Value i) {
+          from[axis] = i;
+          from[rank - 1] = e.idx(0);
+          Value re = widen(e, e.load(*in, from));
+          from[rank - 1] = e.select(e.lt(e.idx(1), parts), e.idx(1), e.idx(0));
+          Value im = widen(e, e.load(*in, from));
+          return std::pair(re, Value(e.select(e.lt(e.idx(1), parts), im, t.d(0))));
+        };
+        e.forLoop(n, [&](Value i) { t.set(i, t.d(0), t.d(0)); });
+        e.forLoop(used, [&](Value i) {
+          auto [re, im] = read(i);
+          if (toReal) { // imaginary parts of the real bins do not count
+            Value real = e.logicalOr(e.eq(i, e.idx(0)), e.eq(e.mul(i, 2), n));
+            im = e.select(real, t.d(0), im);
+            Value mirror = e.sub(n, i);
+            e.ifThen(e.logicalAnd(e.lt(e.idx(0), i), e.lt(mirror, n)), [&] { t.set(mirror, re, e.subF(t.d(0), im)); });
+          }
+          t.set(i, re, im);
+        });
+        Value count = toReal ? n : used;
+        e.forLoop(bins, [&](Value k) {
+          auto [re, im] = t.bin(k, count);
+          if (scale)
+            re = e.mulF(re, scale), im = e.mulF(im, scale);
+          SmallVector<Value> to(at);
+          to[axis] = k;
+          to[rank - 1] = e.idx(0);
+          e.store(*out, to, narrow(e, re, out->element));
+          e.ifThen(e.lt(e.idx(1), out->dims[rank - 1]), [&] {
+            to[rank - 1] = e.idx(1);
+            e.store(*out, to, narrow(e, im, out->element));
+          });
+        });
+      });
+    });
+    return success();
+  }
+
+private:
+  static int64_t axisOf(Operation *root, int64_t rank) {
+    auto values = onnx::getConstantInts(onnx::getOptionalOperand(root, 2));
+    int64_t axis = values && !values->empty() ? values->front() : -2;
+    return axis < 0 ? axis + rank : axis;
+  }
+};
+TESSERA_KERNEL(DftKernel, "onnx.DFT");
+
+class StftKernel final : public SpectralKernel {
+public:
+  bool embedsConstant(Operation *, unsigned operand) const override { return operand == 1 || operand == 3; }
+  Sym scratchBytes(tsr::DispatchOp op, const DispatchSizes &sizes) const override {
+    auto &c = sizes.ctx;
+    Sym most = c.add(c.mul(c.constant(2), sizes.results[0][2]), c.constant(2));
+    return c.mul(most, c.constant(32));
+  }
+  LogicalResult emit(tsr::DispatchOp op, KernelEmitter &e) const override {
+    RootView v(op, e);
+    const TensorRef *in = v.in(0), *window = v.in(2), *out = v.out(0);
+    if (!in || !out || !e.scratch || (v.has(2) && !window))
+      return failure();
+    Value step = v.scalarInt(1, 1);
+    Value n = v.has(3) ? v.scalarInt(3, 0) : window ? window->dims[0] : in->dims[1];
+    Value bins = out->dims[2], frames = out->dims[1];
+    Value fits = e.logicalAnd(e.lt(e.idx(0), n), e.cmp(arith::CmpIPredicate::sle, n, e.add(e.mul(bins, 2), 2)));
+    fits = e.logicalAnd(fits, e.cmp(arith::CmpIPredicate::sle, bins, n));
+    fits = e.logicalAnd(fits, e.lt(e.idx(0), step));
+    if (window)
+      fits = e.logicalAnd(fits, e.cmp(arith::CmpIPredicate::sge, n, window->dims[0]));
+    e.failIf(e.logicalNot(fits), TSR_KERNEL_BAD_VALUE);
+    e.ifThen(fits, [&] {
+      Transform t(e, n, false);
+      t.makeTable();
+      Value size = window ? window->dims[0] : n, parts = rankThree(*in) ? in->dims[2] : e.idx(1);
+      e.forAll({out->dims[0], frames}, [&](ArrayRef<Value> at) {
+        Value begin = e.mul(at[1], step);
+        e.forLoop(size, [&](Value i) {
+          Value p = e.add(begin, i), inside = e.lt(p, in->dims[1]);
+          p = e.select(inside, p, e.idx(0));
+          Value base = e.add(e.mul(at[0], in->strides[0]), e.mul(p, in->strides[1]));
+          Value w = window ? widen(e, e.load(*window, {i})) : t.d(1);
+          Value re = e.mulF(widen(e, e.loadElement(*in, base)), w);
+          Value second = e.lt(e.idx(1), parts);
+          Value im = e.mulF(widen(e, e.loadElement(*in, e.add(base, e.select(second, e.idx(1), e.idx(0))))), w);
+          t.set(i, e.select(inside, re, t.d(0)), e.select(e.logicalAnd(inside, second), im, t.d(0)));
+        });
+        e.forLoop(bins, [&](Value k) {
+          auto [re, im] = t.bin(k, size);
+          e.store(*out, {at[0], at[1], k, e.idx(0)}, narrow(e, re, out->element));
+          e.store(*out, {at[0], at[1], k, e.idx(1)}, narrow(e, im, out->element));
+        });
+      });
+    });
+    return success();
+  }
+
+private:
+  static bool rankThree(const TensorRef &t) { return t.rank() == 3; }
+};
+TESSERA_KERNEL(StftKernel, "onnx.STFT");
+
+class MelWeightKernel final : public KernelBuilder {
+public:
+  tsr::KernelClass kernelClass(Operation *) const override { return tsr::KernelClass::Loops; }
+  bool embedsConstant(Operation *, unsigned) const override { return true; }
+  LogicalResult match(Operation *root, Reasons &reasons) const override {
+    return success(requireNumeric(root, reasons));
+  }
+  LogicalResult emit(tsr::DispatchOp op, KernelEmitter &e) const override {
+    RootView v(op, e);
+    const TensorRef *out = v.out(0);
+    if (!out)
+      return failure();
+    auto d = [&](double x) { return e.floatConst(e.f64(), x); };
+    auto toDouble = [&](Value i) { return Value(arith::SIToFPOp::create(e.b, e.loc, e.f64(), i)); };
+    Value bins = out->dims[1], rows = out->dims[0];
+    Value length = v.scalarInt(1, 0), rate = v.scalarInt(2, 0);
+    const double perTen = 2595 / std::log(10.0);
+    auto mel = [&](Value hertz) { return e.mulF(d(perTen), math::log1p(e, e.divF(widen(e, hertz), d(700)))); };
+    Value low = mel(v.scalar(3)), high = mel(v.scalar(4));
+    Value step = e.divF(e.subF(high, low), toDouble(e.add(bins, 2)));
+    auto edge = [&](Value i) {
+      Value m = e.addF(e.mulF(toDouble(i), step), low);
+      Value hertz = e.mulF(d(700), math::expm1(e, e.divF(m, d(perTen))));
+      Value x = math::floor(e, e.divF(e.mulF(toDouble(e.add(length, 1)), hertz), toDouble(rate)));
+      Value ok = e.cmpF(arith::CmpFPredicate::OLT, math::abs(e, x), d(1e9));
+      return Value(arith::FPToSIOp::create(e.b, e.loc, e.i64(), e.select(ok, x, d(0))));
+    };
+    Type value = KernelEmitter::valueType(out->element);
+    auto store = [&](Value row, Value column, Value x) {
+      Value y = isa<FloatType>(value) ? narrow(e, x, out->element) : e.cast(x, e.f64(), out->element);
+      e.store(*out, {row, column}, y);
+    };
+    e.forLoop(bins, [&](Value i) {
+      Value left = edge(i), center = edge(e.add(i, 1)), right = edge(e.add(i, 2));
+      e.forLoop(rows, [&](Value j) {
+        Value rise = e.sub(center, left), fall = e.sub(right, center);
+        Value up = e.divF(toDouble(e.sub(j, left)), toDouble(e.select(e.eq(rise, e.idx(0)), e.idx(1), rise)));
+        Value down = e.divF(toDouble(e.sub(right, j)), toDouble(e.select(e.eq(fall, e.idx(0)), e.idx(1), fall)));
+        auto le = arith::CmpIPredicate::sle;
+        Value onRise = e.logicalAnd(e.cmp(le, left, j), e.cmp(le, j, center));
+        Value x = e.select(e.eq(rise, e.idx(0)), e.select(e.eq(j, center), d(1), d(0)), e.select(onRise, up, d(0)));
+        Value onFall = e.logicalAnd(e.lt(e.idx(0), fall), e.logicalAnd(e.cmp(le, center, j), e.lt(j, right)));
+        store(j, i, e.select(onFall, down, x));
+      });
+    });
+    return success();
+  }
+};
+TESSERA_KERNEL(MelWeightKernel, "onnx.MelWeightMatrix");
+
+} // namespace
+} // namespace tessera::cpu
