@@ -123,4 +123,15 @@ def ExpandFunctions : OnnxPass<"expand-functions"> {
   ];
 }
 
+def LowerTrees : OnnxPass<"lower-trees"> {
+  let summary = "Tree ensembles as operators over constant tables; ZipMap as its matrix";
+  let description = [{
+    Tolerance class: exact. The attributes of TreeEnsemble, TreeEnsembleClassifier and
+    TreeEnsembleRegressor become operands of `tessera.TreeEnsemble`, checked once, so that
+    one kernel serves every ensemble. String labels, single-class classifiers and broken
+    trees stay, and the audit names them. A ZipMap whose result leaves the function is
+    dropped: a run hands out the matrix of scores, a column a class.
+  }];
+}
+
 #endif

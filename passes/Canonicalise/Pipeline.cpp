@@ -15,6 +15,7 @@ void buildCanonicalisePipeline(OpPassManager &pm, const CanonicaliseOptions &opt
   auto folding = [&] { pm.addPass(createFoldConstants(fold)); };
   // Foreign operators first: what they become takes part in everything else.
   pm.addPass(createDecomposeContrib());
+  pm.addPass(createLowerTrees());
   folding();
   // Shapes refine types after foreign operators are gone, for all that follows.
   pm.addPass(createFoldShapes());

@@ -2,8 +2,7 @@
 //
 // Transforms are sums over exact twiddles: cos and sin of 2 pi k / n are taken
 // in double from a table of n entries, reduced to the first octant, so that
-// multiples of 90 and 45 degrees are exact. Quadratic in the length; a power
-// of two is halved first (radix 2, decimation in time).
+// multiples of 90 and 45 degrees are exact. Quadratic in the length.
 #include "targets/Cpu/Kernels/RootView.h"
 #include "targets/Cpu/Kernels/StridedCopy.h"
 #include "targets/Cpu/Math.h"
