@@ -9,7 +9,11 @@ static std::optional<SmallVector<bool>> reducedAxes(OpShapes &s, int64_t rank) {
   SmallVector<bool> reduced(rank, false);
   SmallVector<int64_t> axes;
   bool given = false;
-  if (s.has(1)) {
+  auto none = [&] { // a list of no axes, whatever it is made of
+    auto d = s.dims(1);
+    return d.size() == 1 && d[0]->isConstant(0);
+  };
+  if (s.has(1) && !none()) {
     auto values = s.constants(1);
     if (!values)
       return std::nullopt;

@@ -640,8 +640,16 @@ bool ShapeAnalysis::needsData(OpOperand &operand) {
   unsigned position = getOperandPosition(op, operand.getOperandNumber());
   if (position >= 32)
     return true;
+  // A shape that only the kernel finds is made of the operands' data.
+  auto findsExtents = [&] {
+    return llvm::any_of(op->getResults(), [&](Value r) {
+      return isa<RankedTensorType>(r.getType()) && llvm::any_of(dims(r), [&](Sym d) {
+               return d->kind == SymKind::Extent && d->value.getDefiningOp() == op;
+             });
+    });
+  };
   if (rules->shapeOperands >> position & 1)
-    return false;
+    return findsExtents();
   if (rules->parameterOperands >> position & 1)
     if (const Contents *c = impl->engine.findContents(operand.get(), false))
       return !llvm::all_of(*c, [](const Element &e) {

@@ -1,6 +1,7 @@
 // Tensors made from sizes and scalars, triangles, running sums.
 #include "targets/Cpu/Kernels/Combine.h"
 #include "targets/Cpu/Kernels/MovementKernel.h"
+#include "targets/Cpu/Math.h"
 
 using namespace mlir;
 
@@ -42,6 +43,27 @@ public:
   bool embedsConstant(Operation *, unsigned) const override { return true; }
   LogicalResult matchMore(Operation *root, Reasons &reasons) const override {
     return success(requireNumeric(root, reasons));
+  }
+  unsigned extentCount(Operation *root) const override {
+    bool constant = true;
+    for (unsigned i = 0; i < 3; ++i)
+      constant = constant && onnx::getConstant(onnx::getOptionalOperand(root, i));
+    return !constant && isa<FloatType>(operandElement(root, 0)) ? 1 : 0;
+  }
+  LogicalResult emitExtents(tsr::DispatchOp op, KernelEmitter &e) const override {
+    RootView v(op, e);
+    auto part = [&](unsigned i) {
+      Value x = v.scalar(i);
+      return x.getType().isF64() ? x : Value(arith::ExtFOp::create(e.b, e.loc, e.f64(), x));
+    };
+    Value start = part(0), limit = part(1), delta = part(2), zero = e.floatConst(e.f64(), 0);
+    e.failIf(e.cmpF(arith::CmpFPredicate::UEQ, delta, zero), TSR_KERNEL_BAD_VALUE);
+    Value n = math::ceil(e, e.divF(e.subF(limit, start), delta));
+    Value some = e.cmpF(arith::CmpFPredicate::OGT, n, zero);
+    Value most = e.floatConst(e.f64(), 1e15);
+    Value size = e.select(some, e.minF(n, most), zero);
+    e.storeElement(e.outputs[0], e.idx(0), arith::FPToSIOp::create(e.b, e.loc, e.i64(), size));
+    return success();
   }
   LogicalResult emit(tsr::DispatchOp op, KernelEmitter &e) const override {
     RootView v(op, e);

@@ -449,6 +449,16 @@ public:
       return reasons.no() << "indices of " << onnx::getTypeName(operandElement(root, 0));
     return success();
   }
+  // A depth of run-time floats.
+  unsigned extentCount(Operation *root) const override {
+    return isa<FloatType>(operandElement(root, 1)) && !onnx::getConstant(onnx::getOptionalOperand(root, 1)) ? 1 : 0;
+  }
+  LogicalResult emitExtents(tsr::DispatchOp op, KernelEmitter &e) const override {
+    RootView v(op, e);
+    Value depth = e.cast(v.scalar(1), operandElement(v.root, 1), e.i64());
+    e.storeElement(e.outputs[0], e.idx(0), e.maxS(depth, e.idx(0)));
+    return success();
+  }
   LogicalResult emit(tsr::DispatchOp op, KernelEmitter &e) const override {
     RootView v(op, e);
     const TensorRef *indices = v.in(0), *values = v.in(2), *out = v.out(0);

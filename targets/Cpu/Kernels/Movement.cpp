@@ -139,32 +139,90 @@ public:
   LogicalResult matchMore(Operation *root, Reasons &reasons) const override {
     return success(requireStaticCount(root, 1, reasons));
   }
-  LogicalResult emit(tsr::DispatchOp op, KernelEmitter &e) const override {
+  /// Axes whose extent only the data tells: all of them, or those of unknown steps.
+  static SmallVector<unsigned> openAxes(Operation *root) {
+    unsigned rank = operandType(root, 0).getRank();
+    SmallVector<unsigned> open;
+    auto axes = onnx::getOptionalOperand(root, 3), steps = onnx::getOptionalOperand(root, 4);
+    auto known = onnx::getConstantInts(axes);
+    if (axes && !known) {
+      for (unsigned k = 0; k < rank; ++k)
+        open.push_back(k);
+    } else if (steps && !onnx::getConstantInts(steps)) {
+      for (int64_t i = 0, n = operandType(root, 1).getNumElements(); i < n; ++i) {
+        int64_t axis = known ? (*known)[i] : i;
+        open.push_back(axis < 0 ? axis + rank : axis);
+      }
+      llvm::sort(open);
+    }
+    return open;
+  }
+  unsigned extentCount(Operation *root) const override { return openAxes(root).size(); }
+  LogicalResult emitExtents(tsr::DispatchOp op, KernelEmitter &e) const override {
     RootView v(op, e);
-    const TensorRef *in = v.in(0), *out = v.out(0);
-    if (!in || !out)
+    const TensorRef *in = v.in(0);
+    if (!in)
       return failure();
-    unsigned rank = in->rank(), n = *v.count(1);
-    SmallVector<Value> starts = v.ints(1, n), axes, steps;
-    if (v.has(3))
-      axes = v.ints(3, n);
-    else
-      for (unsigned i = 0; i < n; ++i)
-        axes.push_back(e.idx(i));
-    steps = v.has(4) ? v.ints(4, n) : SmallVector<Value>(n, e.idx(1));
-    SmallVector<CopyAxis> box;
-    Value offset = e.idx(0), ok = e.intConst(e.i1(), 1);
-    for (unsigned k = 0; k < rank; ++k) {
-      Value start = e.idx(0), step = e.idx(1), dim = in->dims[k];
+    for (auto [i, k] : llvm::enumerate(openAxes(v.root))) {
+      Cut cut(v, in->dims[k], k, in->rank());
+      e.storeElement(e.outputs[0], e.idx(i), cut.size(v));
+    }
+    return success();
+  }
+
+  /// What happens to one axis.
+  struct Cut {
+    Value dim, start, end, step;
+    Cut(RootView &v, Value dim, unsigned k, unsigned rank) : dim(dim) {
+      KernelEmitter &e = v.e;
+      unsigned n = *v.count(1);
+      SmallVector<Value> starts = v.ints(1, n), ends, axes, steps;
+      bool sized = v.in(2) || v.constant(2);
+      ends = sized ? v.ints(2, n) : starts;
+      if (v.has(3))
+        axes = v.ints(3, n);
+      else
+        for (unsigned i = 0; i < n; ++i)
+          axes.push_back(e.idx(i));
+      steps = v.has(4) ? v.ints(4, n) : SmallVector<Value>(n, e.idx(1));
+      start = e.idx(0), step = e.idx(1), end = dim;
       for (unsigned i = 0; i < n; ++i) {
         Value axis = e.select(e.lt(axes[i], e.idx(0)), e.add(axes[i], rank), axes[i]);
         Value here = e.eq(axis, e.idx(k));
         start = e.select(here, starts[i], start);
+        end = e.select(here, ends[i], end);
         step = e.select(here, steps[i], step);
       }
       start = e.select(e.lt(start, e.idx(0)), e.add(start, dim), start);
       Value limit = e.select(e.lt(step, e.idx(0)), e.sub(dim, 1), dim);
       start = e.maxS(e.minS(start, limit), e.idx(0));
+    }
+    Value size(RootView &v) {
+      KernelEmitter &e = v.e;
+      e.failIf(e.eq(step, e.idx(0)), TSR_KERNEL_BAD_VALUE);
+      Value back = e.lt(step, e.idx(0));
+      Value stop = e.select(e.lt(end, e.idx(0)), e.add(end, dim), end);
+      Value limit = e.select(back, e.sub(dim, 1), dim), least = e.select(back, e.idx(-1), e.idx(0));
+      stop = e.maxS(e.minS(stop, limit), least);
+      Value span = e.maxS(e.select(back, e.sub(start, stop), e.sub(stop, start)), e.idx(0));
+      Value stride = e.maxS(e.select(back, e.sub(e.idx(0), e.maxS(step, e.idx(-INT64_MAX))), step), e.idx(1));
+      Value whole = e.divU(span, stride), rest = e.remU(span, stride);
+      Value count = e.add(whole, e.select(e.eq(rest, e.idx(0)), e.idx(0), e.idx(1)));
+      return e.select(e.lt(e.idx(0), dim), count, e.idx(0));
+    }
+  };
+
+  LogicalResult emit(tsr::DispatchOp op, KernelEmitter &e) const override {
+    RootView v(op, e);
+    const TensorRef *in = v.in(0), *out = v.out(0);
+    if (!in || !out)
+      return failure();
+    unsigned rank = in->rank();
+    SmallVector<CopyAxis> box;
+    Value offset = e.idx(0), ok = e.intConst(e.i1(), 1);
+    for (unsigned k = 0; k < rank; ++k) {
+      Cut cut(v, in->dims[k], k, rank);
+      Value start = cut.start, step = cut.step, dim = in->dims[k];
       Value count = out->dims[k];
       Value last = e.add(start, e.mul(e.sub(count, 1), step));
       Value inside = e.logicalAnd(e.cmp(arith::CmpIPredicate::sge, last, e.idx(0)), e.lt(last, dim));
@@ -293,6 +351,20 @@ public:
       return reasons.no() << "constant_value is complex";
     return success(requireStaticCount(root, 1, reasons));
   }
+  unsigned extentCount(Operation *root) const override {
+    Value axes = onnx::getOptionalOperand(root, 3);
+    return axes && !onnx::getConstantInts(axes) ? operandType(root, 0).getRank() : 0;
+  }
+  LogicalResult emitExtents(tsr::DispatchOp op, KernelEmitter &e) const override {
+    RootView v(op, e);
+    const TensorRef *in = v.in(0);
+    if (!in)
+      return failure();
+    SmallVector<Value> before = padsOf(v, in->rank(), false), after = padsOf(v, in->rank(), true);
+    for (unsigned k = 0; k < in->rank(); ++k)
+      e.storeElement(e.outputs[0], e.idx(k), e.maxS(e.add(in->dims[k], e.add(before[k], after[k])), e.idx(0)));
+    return success();
+  }
 
   LogicalResult emit(tsr::DispatchOp op, KernelEmitter &e) const override {
     RootView v(op, e);
@@ -300,7 +372,7 @@ public:
     if (!in || !out)
       return failure();
     unsigned rank = in->rank();
-    SmallVector<Value> before = padsBefore(v, rank);
+    SmallVector<Value> before = padsOf(v, rank, false);
     // Per axis: [lo, hi) of the result comes from in[lo - before ..].
     SmallVector<Value> lo, len, from;
     for (unsigned k = 0; k < rank; ++k) {
@@ -318,10 +390,10 @@ public:
   }
 
 private:
-  static SmallVector<Value> padsBefore(RootView &v, unsigned rank) {
+  static SmallVector<Value> padsOf(RootView &v, unsigned rank, bool after) {
     KernelEmitter &e = v.e;
     unsigned n = *v.count(1) / 2;
-    SmallVector<Value> pads = v.ints(1, 2 * n), axes, before;
+    SmallVector<Value> pads = v.ints(1, 2 * n), axes, result;
     if (v.has(3))
       axes = v.ints(3, n);
     else
@@ -331,11 +403,11 @@ private:
       Value p = e.idx(0);
       for (unsigned i = 0; i < n; ++i) {
         Value axis = e.select(e.lt(axes[i], e.idx(0)), e.add(axes[i], rank), axes[i]);
-        p = e.select(e.eq(axis, e.idx(k)), pads[i], p);
+        p = e.select(e.eq(axis, e.idx(k)), pads[after ? n + i : i], p);
       }
-      before.push_back(p);
+      result.push_back(p);
     }
-    return before;
+    return result;
   }
 
   static void emitConstant(RootView &v, const TensorRef &in, const TensorRef &out,

@@ -151,6 +151,36 @@ public:
     return success();
   }
   LogicalResult emit(tsr::DispatchOp op, KernelEmitter &e) const override;
+  // Without keepdims, run-time axes leave open which sizes remain.
+  unsigned extentCount(Operation *root) const override {
+    if (axesAreConstant(root) || onnx::getInt(root, "keepdims", 1))
+      return 0;
+    int64_t axes = operandType(root, 1).getNumElements();
+    return std::max<int64_t>(0, operandType(root, 0).getRank() - axes);
+  }
+  LogicalResult emitExtents(tsr::DispatchOp op, KernelEmitter &e) const override {
+    RootView v(op, e);
+    const TensorRef *in = v.in(0);
+    if (!in)
+      return failure();
+    unsigned count = extentCount(v.root);
+    SmallVector<Value> axes = v.ints(1, *v.count(1));
+    for (Value &axis : axes)
+      axis = wrapIndex(e, axis, e.idx(in->rank()));
+    Cell at(e, e.idx(0));
+    for (unsigned i = 0; i < count; ++i)
+      e.storeElement(e.outputs[0], e.idx(i), e.idx(0));
+    for (unsigned k = 0; k < in->rank(); ++k) {
+      Value stays = e.intConst(e.i1(), 1);
+      for (Value axis : axes)
+        stays = e.logicalAnd(stays, e.logicalNot(e.eq(axis, e.idx(k))));
+      e.ifThen(e.logicalAnd(stays, e.lt(at.get(), e.idx(count))), [&] {
+        e.storeElement(e.outputs[0], at.get(), in->dims[k]);
+        at.set(e.add(at.get(), 1));
+      });
+    }
+    return success();
+  }
 
 private:
   static bool axesAreConstant(Operation *root) {

@@ -71,6 +71,12 @@ public:
   LogicalResult match(Operation *root, Reasons &reasons) const override;
   Sym scratchBytes(tsr::DispatchOp op, const DispatchSizes &sizes) const override;
   LogicalResult emit(tsr::DispatchOp op, KernelEmitter &e) const override;
+  unsigned extentCount(Operation *root) const override { return openAxes(root).size(); }
+  LogicalResult emitExtents(tsr::DispatchOp op, KernelEmitter &e) const override;
+
+private:
+  /// Axes whose size only run-time scales, or sizes under a policy, tell.
+  static SmallVector<unsigned> openAxes(Operation *root);
 };
 TESSERA_KERNEL(ResizeKernel, "onnx.Resize", "onnx.Upsample");
 
@@ -198,6 +204,16 @@ public:
     return t;
   }
 
+  /// Size of the result along `axis` as the operands say.
+  Value sizeOf(unsigned axis) {
+    Value size = e.mulF(scaleOf(axis), toDouble(in.dims[axis]));
+    if (s.sizesAt >= 0)
+      return toInt(math::floor(e, e.addF(size, d(0.5))));
+    if (s.coordinates == "tf_crop_and_resize")
+      size = e.mulF(size, e.subF(floatOperand(s.roiAt, place(axis) + s.axes.size()), floatOperand(s.roiAt, place(axis))));
+    return e.maxS(toInt(math::floor(e, size)), e.idx(0));
+  }
+
 private:
   Value d(double x) { return e.floatConst(e.f64(), x); }
   Value toDouble(Value i) { return arith::SIToFPOp::create(e.b, e.loc, e.f64(), i); }
@@ -302,6 +318,34 @@ private:
   Type weight;
   Value next;
 };
+
+SmallVector<unsigned> ResizeKernel::openAxes(Operation *root) {
+  Spec s = specOf(root);
+  SmallVector<unsigned> open;
+  auto out = resultType(root, 0);
+  if (s.scalesAt >= 0 && !onnx::getConstant(onnx::getOptionalOperand(root, s.scalesAt))) {
+    for (int64_t a : s.axes)
+      open.push_back(a);
+    llvm::sort(open);
+  } else if (s.sizesAt >= 0 && s.policy != "stretch" && out) {
+    for (unsigned k = 0; k < out.getRank(); ++k)
+      if (out.isDynamicDim(k))
+        open.push_back(k);
+  }
+  return open;
+}
+
+LogicalResult ResizeKernel::emitExtents(tsr::DispatchOp op, KernelEmitter &e) const {
+  RootView v(op, e);
+  const TensorRef *in = v.in(0);
+  if (!in)
+    return failure();
+  Spec s = specOf(v.root);
+  TableMaker maker(v, s, *in, *in, e.f32());
+  for (auto [i, k] : llvm::enumerate(openAxes(v.root)))
+    e.storeElement(e.outputs[0], e.idx(i), llvm::is_contained(s.axes, static_cast<int64_t>(k)) ? maker.sizeOf(k) : in->dims[k]);
+  return success();
+}
 
 /// The taps met so far on the way to the innermost loop.
 struct TapSum {
