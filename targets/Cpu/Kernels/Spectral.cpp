@@ -89,23 +89,18 @@ public:
 class DftKernel final : public SpectralKernel {
 public:
   bool embedsConstant(Operation *, unsigned operand) const override { return operand >= 1; }
-  LogicalResult match(Operation *root, Reasons &reasons) const override {
-    if (failed(SpectralKernel::match(root, reasons)))
-      return failure();
-    if (onnx::getOptionalOperand(root, 2) && !onnx::getConstantInts(onnx::getOptionalOperand(root, 2)))
-      return reasons.no() << "axis is not constant";
-    return success();
-  }
   // The length is an operand's value or follows from the sizes on both sides.
   Sym scratchBytes(tsr::DispatchOp op, const DispatchSizes &sizes) const override {
     Operation *root = op.getRootOp();
     auto arg = cast<BlockArgument>(onnx::getOptionalOperand(root, 0));
     auto &in = sizes.operands[arg.getArgNumber()], &out = sizes.results[0];
-    int64_t axis = axisOf(root, in.size());
     auto &c = sizes.ctx;
-    // At most 2 * (out - 1) + 1 for a one-sided result.
-    Sym most = c.add(c.mul(c.constant(2), c.max(in[axis], out[axis])), c.constant(2));
-    return c.mul(most, c.constant(32));
+    Sym longest = c.constant(1);
+    std::optional<int64_t> axis = axisOf(root, in.size());
+    for (int64_t k = 0; k + 1 < static_cast<int64_t>(in.size()); ++k)
+      if (!axis || *axis == k)
+        longest = c.max(longest, c.max(in[k], out[k]));
+    return c.mul(c.add(c.mul(c.constant(2), longest), c.constant(2)), c.constant(32));
   }
   LogicalResult emit(tsr::DispatchOp op, KernelEmitter &e) const override {
     RootView v(op, e);
@@ -113,36 +108,44 @@ public:
     if (!in || !out || !e.scratch)
       return failure();
     unsigned rank = in->rank();
-    int64_t axis = axisOf(v.root, rank);
+    auto fixed = axisOf(v.root, rank);
+    Value axis = fixed ? e.idx(*fixed) : wrapIndex(e, v.scalarInt(2, 0), e.idx(rank));
     bool inverse = onnx::getInt(v.root, "inverse", 0), oneSided = onnx::getInt(v.root, "onesided", 0);
-    Value have = in->dims[axis];
+    Value have = e.idx(1), bins = e.idx(1), inStep = e.idx(0), outStep = e.idx(0);
+    SmallVector<Value> outer(in->dims);
+    for (unsigned k = 0; k + 1 < rank; ++k) {
+      Value here = e.eq(axis, e.idx(k));
+      have = e.select(here, in->dims[k], have);
+      bins = e.select(here, out->dims[k], bins);
+      inStep = e.select(here, in->strides[k], inStep);
+      outStep = e.select(here, out->strides[k], outStep);
+      outer[k] = e.select(here, e.idx(1), in->dims[k]);
+    }
+    outer[rank - 1] = e.idx(1);
     Value n = v.has(1) ? v.scalarInt(1, 0) : inverse && oneSided ? e.mul(e.sub(have, 1), 2) : have;
-    Value bins = out->dims[axis], parts = in->dims[rank - 1];
+    Value parts = in->dims[rank - 1];
     bool toReal = inverse && oneSided;
     Value most = e.add(e.mul(e.maxS(have, bins), 2), 2);
     Value fits = e.logicalAnd(e.lt(e.idx(0), n), e.cmp(arith::CmpIPredicate::sle, n, most));
     fits = e.logicalAnd(fits, e.cmp(arith::CmpIPredicate::sle, bins, n));
+    fits = e.logicalAnd(fits, e.lt(axis, e.idx(rank - 1))); // the last axis holds the parts
+    for (unsigned k = 0; k + 1 < rank; ++k)
+      fits = e.logicalAnd(fits, e.cmp(arith::CmpIPredicate::sle, outer[k], out->dims[k]));
     e.failIf(e.logicalNot(fits), TSR_KERNEL_BAD_VALUE);
     e.ifThen(fits, [&] {
       Transform t(e, n, inverse);
       t.makeTable();
-      SmallVector<Value> outer(in->dims);
-      outer[axis] = outer[rank - 1] = e.idx(1);
       Value used = toReal ? e.minS(have, e.add(e.divU(n, e.idx(2)), 1)) : e.minS(have, n);
       Value scale = inverse ? e.divF(t.d(1), t.toDouble(n)) : Value();
       e.forAll(outer, [&](ArrayRef<Value> at) {
-        SmallVector<Value> from(at);
-        auto read = [&](Value i) {
-          from[axis] = i;
-          from[rank - 1] = e.idx(0);
-          Value re = widen(e, e.load(*in, from));
-          from[rank - 1] = e.select(e.lt(e.idx(1), parts), e.idx(1), e.idx(0));
-          Value im = widen(e, e.load(*in, from));
-          return std::pair(re, Value(e.select(e.lt(e.idx(1), parts), im, t.d(0))));
-        };
+        Value from = e.offsetOf(*in, at), to = e.offsetOf(*out, at);
+        Value second = e.lt(e.idx(1), parts);
+        Value imaginary = e.select(second, in->strides[rank - 1], e.idx(0));
         e.forLoop(n, [&](Value i) { t.set(i, t.d(0), t.d(0)); });
         e.forLoop(used, [&](Value i) {
-          auto [re, im] = read(i);
+          Value place = e.add(from, e.mul(i, inStep));
+          Value re = widen(e, e.loadElement(*in, place)), im = widen(e, e.loadElement(*in, e.add(place, imaginary)));
+          im = e.select(second, im, t.d(0));
           if (toReal) { // imaginary parts of the real bins do not count
             Value real = e.logicalOr(e.eq(i, e.idx(0)), e.eq(e.mul(i, 2), n));
             im = e.select(real, t.d(0), im);
@@ -156,13 +159,11 @@ public:
           auto [re, im] = t.bin(k, count);
           if (scale)
             re = e.mulF(re, scale), im = e.mulF(im, scale);
-          SmallVector<Value> to(at);
-          to[axis] = k;
-          to[rank - 1] = e.idx(0);
-          e.store(*out, to, narrow(e, re, out->element));
+          Value place = e.add(to, e.mul(k, outStep));
+          e.storeElement(*out, place, narrow(e, re, out->element));
+          Value part = im;
           e.ifThen(e.lt(e.idx(1), out->dims[rank - 1]), [&] {
-            to[rank - 1] = e.idx(1);
-            e.store(*out, to, narrow(e, im, out->element));
+            e.storeElement(*out, e.add(place, out->strides[rank - 1]), narrow(e, part, out->element));
           });
         });
       });
@@ -171,9 +172,13 @@ public:
   }
 
 private:
-  static int64_t axisOf(Operation *root, int64_t rank) {
-    auto values = onnx::getConstantInts(onnx::getOptionalOperand(root, 2));
-    int64_t axis = values && !values->empty() ? values->front() : -2;
+  /// None where only the data tells.
+  static std::optional<int64_t> axisOf(Operation *root, int64_t rank) {
+    Value operand = onnx::getOptionalOperand(root, 2);
+    auto values = onnx::getConstantInts(operand);
+    if (operand && (!values || values->empty()))
+      return std::nullopt;
+    int64_t axis = operand ? values->front() : -2;
     return axis < 0 ? axis + rank : axis;
   }
 };
