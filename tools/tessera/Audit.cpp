@@ -20,7 +20,7 @@ void addAudit(CLI::App &app, int &status) {
     auto report = audit(*options, context.get());
     endProgress();
     if (mlir::failed(report)) {
-      status = exitRefused;
+      status = refused();
       return;
     }
     auto print = [&](llvm::raw_ostream &os) { *format == "json" ? printJson(*report, os) : printText(*report, os); };

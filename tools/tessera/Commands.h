@@ -25,6 +25,9 @@ void addModelOptions(CLI::App &command, CompileOptions &options);
 std::function<void(Phase)> progressOnTerminal();
 void endProgress();
 int fail(const std::string &message, int status = exitRefused);
+/// Exit status after a failed library call: refused if a diagnostic told why,
+/// else our own fault.
+int refused();
 
 } // namespace tessera::tool
 #endif

@@ -45,7 +45,7 @@ void addCompile(CLI::App &app, int &status) {
     auto result = compile(*options, context.get());
     endProgress();
     if (mlir::failed(result)) {
-      status = exitRefused;
+      status = refused();
       return;
     }
     if (writes && !*quiet)

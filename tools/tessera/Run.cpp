@@ -109,7 +109,7 @@ void addRun(CLI::App &app, int &status, const char *argv0) {
     auto result = compile(*options, context.get());
     endProgress();
     if (mlir::failed(result)) {
-      status = exitRefused;
+      status = refused();
     } else {
       rest.insert(rest.begin(), options->output);
       status = runProcess(program, rest);

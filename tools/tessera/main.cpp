@@ -10,6 +10,14 @@ using namespace mlir;
 
 namespace tessera::tool {
 
+static unsigned errors = 0;
+
+int refused() {
+  if (errors)
+    return exitRefused;
+  return fail("internal: the model was not compiled and no phase said why", exitInternal);
+}
+
 static void printOne(Diagnostic &d, const char *kind) {
   std::string text = d.str();
   fprintf(stderr, "%s: %s\n", kind, text.c_str());
@@ -20,7 +28,10 @@ void printDiagnostics(MLIRContext &context) {
     endProgress();
     const char *kind = "error";
     switch (d.getSeverity()) {
-    case DiagnosticSeverity::Error: kind = "error"; break;
+    case DiagnosticSeverity::Error:
+      kind = "error";
+      ++errors;
+      break;
     case DiagnosticSeverity::Warning: kind = "warning"; break;
     case DiagnosticSeverity::Note: kind = "note"; break;
     case DiagnosticSeverity::Remark: kind = "remark"; break;
