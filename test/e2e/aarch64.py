@@ -17,15 +17,26 @@ import models
 from harness import Fault, Refused, Tally, Tools
 
 TARGET = "generic-arm64-sme2"
+# Processor, the code that it must take by itself, and the code that it must refuse when asked for it.
 CPUS = {
-    "neon": "max,sve=off,sme=off",
-    "sve2-128": "max,sme=off,sve-default-vector-length=16",
-    "sve2-256": "max,sme=off,sve-default-vector-length=32",
-    "sme2-256": "max,sme-default-vector-length=32",
-    "sme2-512": "max,sme-default-vector-length=64",
-    "sme2-512 without sve": "max,sve=off,sme-default-vector-length=64",
+    "neon": ("max,sve=off,sme=off", "aarch64-neon", ["aarch64-sve2", "aarch64-sme2"]),
+    "sve2-128": ("max,sme=off,sve-default-vector-length=16", "aarch64-sve2", ["aarch64-sme2"]),
+    "sve2-256": ("max,sme=off,sve-default-vector-length=32", "aarch64-sve2", ["aarch64-sme2"]),
+    "sme2-256": ("max,sme-default-vector-length=32", "aarch64-sme2", []),
+    "sme2-512": ("max,sme-default-vector-length=64", "aarch64-sme2", []),
+    "sme2-512 without sve": ("max,sve=off,sme-default-vector-length=64", "aarch64-sme2", ["aarch64-sve2"]),
 }
 IDS = ["dscnn_kws", "autoencoder_ad", "silero_vad", "ppocr_cls", "blazeface_front_128"]
+
+
+def refused(tools, run, bundle, variant):
+    try:
+        tools.call([*run, bundle, "--variant", variant])
+    except Refused as why:
+        if "feature" in str(why):
+            return
+        raise Fault(f"{variant} refused for another reason: {why}")
+    raise Fault(f"{variant} was not refused")
 
 
 def main():
@@ -56,13 +67,16 @@ def main():
             except (Refused, Fault) as why:
                 tally.fail(e["id"], f"compile for {TARGET}: {why}")
                 continue
-            for name, cpu in CPUS.items():
+            for name, (cpu, variant, foreign) in CPUS.items():
                 if time.time() > end:
                     tally.skip(f"{e['id']} {name}", "out of budget")
                     continue
-                row = {}
+                row, run = {}, [qemu, "-cpu", cpu, loader]
                 try:
-                    models.compare(tools, e, path, bundle, [(e["sizes"][-1], 77)], row, runner=[qemu, "-cpu", cpu, loader])
+                    models.compare(tools, e, path, bundle, [(e["sizes"][-1], 77)], row, runner=run)
+                    models.compare(tools, e, path, bundle, [(e["sizes"][0], 78)], row, runner=[*run, "--variant", variant])
+                    for v in foreign:
+                        refused(tools, run, bundle, v)
                     tally.ok(f"{e['id']} {name}", f"error {row['error']:.1e}")
                 except (Refused, Fault) as why:
                     tally.fail(f"{e['id']} {name}", str(why))

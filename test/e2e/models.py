@@ -113,6 +113,7 @@ def bench(tools, entry, path, tmp, row, seconds):
         runs = max(3, min(5000, int(seconds / rounds / 2 * 1e9 / np.median(ours))))
     row["us"], row["ort_us"] = min(ours) / 1e3, min(theirs) / 1e3
     row["ratio"] = min(ours) / min(theirs)
+    row["arena"] = arena(tools, bundle)
     row["plain_loops"] = plain_share(tools, bundle, folder, tmp)
 
 
@@ -129,13 +130,11 @@ def plain_share(tools, bundle, folder, tmp):
     return sum(e["dur"] for e in events if e["cat"] == "loops") / total if total else None
 
 
-def arena(tools, bundle, entry):
-    """Bytes of the arena for the first sizes, as `inspect` gives them for a static bundle; None if it does not."""
-    try:
-        text = tools.call([tools.tessera, "inspect", bundle, "--format", "json"])
-        return json.loads(text).get("arena_bytes")
-    except (Refused, Fault, ValueError):
-        return None
+def arena(tools, bundle):
+    """Bytes of the pools that inputs' dimensions decide; None where `inspect` cannot say because a dimension is open."""
+    pools = json.loads(tools.call([tools.tessera, "inspect", bundle, "--format", "json"]))["pools"]
+    sizes = [p.get("arena_bytes") for p in pools if not p["growing"]]
+    return None if None in sizes else sum(sizes)
 
 
 def show(v, form):
@@ -183,8 +182,7 @@ def main():
         rows.append(row)
         with tempfile.TemporaryDirectory() as tmp:
             try:
-                bundle = values(tools, e, path, tmp, row)
-                row["arena"] = arena(tools, bundle, e)
+                values(tools, e, path, tmp, row)
                 if a.bench:
                     bench(tools, e, path, tmp, row, a.bench)
                 speed = f", {row['us']:.0f} us, {row['ratio']:.2f} of onnxruntime's" if a.bench else ""
