@@ -18,7 +18,7 @@ namespace tessera {
 namespace {
 
 /// Buffer visits in all placements of one solve.
-constexpr uint64_t kWorkLimit = 200'000'000;
+constexpr uint64_t kWorkLimit = 50'000'000;
 
 uint64_t alignUp(uint64_t value, uint64_t alignment) {
   return (value + alignment - 1) & ~(alignment - 1);

@@ -17,7 +17,8 @@ public:
   explicit Carver(u8 *memory) : memory(memory) {}
   template <typename T> T *take(u64 count) {
     at = alignUp(at, 16);
-    T *part = reinterpret_cast<T *>(memory + at);
+    // As a number: memory is null while only the size is wanted.
+    T *part = reinterpret_cast<T *>(reinterpret_cast<u64>(memory) + at);
     at += count * sizeof(T);
     return part;
   }
