@@ -289,7 +289,13 @@ LogicalResult PlanBuilder::dispatch(tsr::DispatchOp op) {
     }
   }
   Operation *root = op.getRootOp();
-  if (unsigned count = root ? builder->extentCount(root) : 0)
+  // Only sizes that no expression gives are found by running a kernel.
+  bool open = root && llvm::any_of(root->getResults(), [&](Value result) {
+                return llvm::any_of(l.dims(result), [&](Sym d) {
+                  return d->kind == SymKind::Extent && d->value == result;
+                });
+              });
+  if (unsigned count = open ? builder->extentCount(root) : 0)
     findExtents(op, builder, inputs, count);
 
   cpu::DispatchSizes sizes{l.shapes->context(), {}, {}};

@@ -314,6 +314,8 @@ bool hasKernel(Operation *op) {
   if (isView(op) || isControlFlow(op) || isa<WeightOp>(op))
     return true;
   cpu::Reasons reasons;
+  if (cpu::isElementwise(op))
+    return succeeded(cpu::matchElementwise(op, reasons));
   return cpu::findKernel(op, reasons) != nullptr;
 }
 

@@ -78,7 +78,7 @@ public:
     if (mode != Mode::AsIs)
       erase(func);
     auto start = std::chrono::steady_clock::now();
-    auto found = onnx::ShapeAnalysis::run(func);
+    auto found = tessera::onnx::ShapeAnalysis::run(func);
     double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
     totals.worstMs = std::max(totals.worstMs, ms);
     if (failed(found)) {
@@ -92,7 +92,7 @@ public:
       return;
     }
     shapes = found->get();
-    onnx::SymEvaluator eval([&](onnx::Sym leaf) { return leafValue(func, leaf); });
+    tessera::onnx::SymEvaluator eval([&](tessera::onnx::Sym leaf) { return leafValue(func, leaf); });
     evaluator = &eval;
     unsigned before = totals.wrong;
     func.getBody().front().walk([&](Operation *op) {
@@ -104,17 +104,17 @@ public:
     for (auto [i, v] : llvm::enumerate(end->getOperands()))
       if (auto name = func.getResultAttrOfType<StringAttr>(i, "onnx.name"))
         compare(name.str(), v);
-    for (const onnx::ShapeRequirement &r : shapes->requirements())
+    for (const tessera::onnx::ShapeRequirement &r : shapes->requirements())
       if (r.op->getParentOp() == func || r.op == func)
         if (auto ok = eval(r.condition); ok && *ok != 1)
-          wrong("requirement " + onnx::toString(r.condition) + ": " + r.message);
+          wrong("requirement " + tessera::onnx::toString(r.condition) + ": " + r.message);
     totals.wrongModels += totals.wrong != before;
   }
 
 private:
   static void eraseResults(Region &region) {
     for (Block &block : region) {
-      if (isa<onnx::OnnxDialect>(region.getParentOp()->getDialect()))
+      if (isa<tessera::onnx::OnnxDialect>(region.getParentOp()->getDialect()))
         for (Value v : block.getArguments())
           if (auto type = dyn_cast<TensorType>(v.getType()))
             v.setType(UnrankedTensorType::get(type.getElementType()));
@@ -163,10 +163,10 @@ private:
     bool same = dims.size() == actual.size(), known = true;
     for (auto [i, d] : llvm::enumerate(dims)) {
       ++totals.dims;
-      bool extent = d->kind == onnx::SymKind::Extent;
+      bool extent = d->kind == tessera::onnx::SymKind::Extent;
       totals.extents += extent;
       auto value = (*evaluator)(d);
-      mine += (i ? "," : "") + onnx::toString(d) + (value ? "=" + std::to_string(*value) : "=?");
+      mine += (i ? "," : "") + tessera::onnx::toString(d) + (value ? "=" + std::to_string(*value) : "=?");
       if (!value)
         known = false;
       else if (same && *value != actual[i].get<int64_t>())
@@ -182,25 +182,25 @@ private:
       const json &data = record["contents"][name];
       for (auto [i, s] : llvm::enumerate(*contents))
         if (auto value = (*evaluator)(s); value && i < data.size() && *value != data[i].get<int64_t>()) {
-          wrong("contents of " + name + " at " + std::to_string(i) + " are " + onnx::toString(s) +
+          wrong("contents of " + name + " at " + std::to_string(i) + " are " + tessera::onnx::toString(s) +
                 "=" + std::to_string(*value) + " but were " + data[i].dump());
           break;
         }
     }
   }
 
-  std::optional<int64_t> leafValue(func::FuncOp func, onnx::Sym leaf) {
+  std::optional<int64_t> leafValue(func::FuncOp func, tessera::onnx::Sym leaf) {
     size_t i = leaf->imm;
     Value v = leaf->value;
     if (auto arg = dyn_cast<BlockArgument>(v); arg && arg.getOwner() == &func.getBody().front()) {
       const json &input = record["inputs"][arg.getArgNumber()];
-      const json &list = input[leaf->kind == onnx::SymKind::Data ? "data" : "dims"];
+      const json &list = input[leaf->kind == tessera::onnx::SymKind::Data ? "data" : "dims"];
       if (list.is_array() && i < list.size())
         return list[i].get<int64_t>();
       return std::nullopt;
     }
     std::string name = nameOf(v);
-    const json &table = record[leaf->kind == onnx::SymKind::Data ? "contents" : "values"];
+    const json &table = record[leaf->kind == tessera::onnx::SymKind::Data ? "contents" : "values"];
     if (name.empty() || !table.contains(name) || i >= table[name].size())
       return std::nullopt;
     return table[name][i].get<int64_t>();
@@ -210,8 +210,8 @@ private:
   Mode mode;
   Totals &totals;
   std::string path;
-  onnx::ShapeAnalysis *shapes = nullptr;
-  onnx::SymEvaluator *evaluator = nullptr;
+  tessera::onnx::ShapeAnalysis *shapes = nullptr;
+  tessera::onnx::SymEvaluator *evaluator = nullptr;
 };
 
 } // namespace
