@@ -113,7 +113,7 @@ def bench(tools, entry, path, tmp, row, seconds):
         runs = max(3, min(5000, int(seconds / rounds / 2 * 1e9 / np.median(ours))))
     row["us"], row["ort_us"] = min(ours) / 1e3, min(theirs) / 1e3
     row["ratio"] = min(ours) / min(theirs)
-    row["arena"] = arena(tools, bundle)
+    row["arena"] = arena(tools, bundle, folder, tmp)
     row["plain_loops"] = plain_share(tools, bundle, folder, tmp)
 
 
@@ -130,11 +130,14 @@ def plain_share(tools, bundle, folder, tmp):
     return sum(e["dur"] for e in events if e["cat"] == "loops") / total if total else None
 
 
-def arena(tools, bundle):
-    """Bytes of the pools that inputs' dimensions decide; None where `inspect` cannot say because a dimension is open."""
-    pools = json.loads(tools.call([tools.tessera, "inspect", bundle, "--format", "json"]))["pools"]
-    sizes = [p.get("arena_bytes") for p in pools if not p["growing"]]
-    return None if None in sizes else sum(sizes)
+def arena(tools, bundle, folder, tmp):
+    """Bytes of the arena for these inputs, from the loader's trace; None where it says nothing."""
+    trace = os.path.join(tmp, "arena.json")
+    try:
+        tools.call([tools.tessera, "run", bundle, "--inputs", folder, "--output-dir", os.path.join(tmp, "out"), "--trace", trace])
+        return json.load(open(trace))["otherData"]["arena_bytes"]
+    except (Refused, Fault, OSError, ValueError, KeyError):
+        return None
 
 
 def show(v, form):

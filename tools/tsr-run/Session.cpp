@@ -71,6 +71,22 @@ tsr_tensor_info_t Session::outputInfo(uint32_t index) const {
   return info;
 }
 
+std::string Session::variantName() const {
+  tsr_variant_info_t info = {};
+  for (uint32_t i = 0; i < tsr_variant_count(handle); ++i)
+    if (tsr_variant_query(handle, i, &info) == TSR_OK && info.chosen)
+      return info.name;
+  return "none";
+}
+
+std::vector<std::pair<std::string, uint64_t>> Session::memoryBytes() const {
+  std::vector<std::pair<std::string, uint64_t>> rows = {
+      {"instance", needs.instance_bytes}, {"code", needs.code_bytes}};
+  for (uint32_t pool = 0; pool < needs.pool_count; ++pool)
+    rows.push_back({needs.pools[pool].name, tsr_pool_bytes(instance, pool)});
+  return rows;
+}
+
 void Session::checkInput(uint32_t index, const Tensor &tensor) const {
   tsr_tensor_info_t info = inputInfo(index);
   if (info.kind != 0)

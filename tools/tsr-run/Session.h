@@ -47,6 +47,10 @@ public:
 
   std::vector<TraceRecord> trace; ///< of the last run
 
+  /// The ISA variant that runs, and the bytes that everything takes.
+  std::string variantName() const;
+  std::vector<std::pair<std::string, uint64_t>> memoryBytes() const;
+
 private:
   void checkInput(uint32_t index, const Tensor &tensor) const;
   void grow();

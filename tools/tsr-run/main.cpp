@@ -218,7 +218,12 @@ void writeTrace(const Session &session, const std::string &path) {
             jsonText(r.kernelClass) + "\", " + numbers +
             (i + 1 < session.trace.size() ? ",\n" : "\n");
   }
-  writeFile(path, json + "], \"displayTimeUnit\": \"ns\"}\n");
+  // What ran, and in how much memory, for the exact shapes of this call.
+  json += "], \"displayTimeUnit\": \"ns\", \"otherData\": {\"variant\": \"" +
+          jsonText(session.variantName()) + "\"";
+  for (const auto &[name, bytes] : session.memoryBytes())
+    json += ", \"" + jsonText(name) + "_bytes\": " + std::to_string(bytes);
+  writeFile(path, json + "}}\n");
 }
 
 void bench(Session &session, const std::vector<std::optional<Tensor>> &inputs,
