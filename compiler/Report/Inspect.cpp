@@ -355,7 +355,7 @@ std::string render(llvm::StringRef path, const Json &j) {
      << j["format"].get<int>() << "\n";
   for (const char *key : {"tool", "target", "model_hash"})
     if (j.contains(key) && !j[key].get<std::string>().empty())
-      os << llvm::left_justify(key, 10) << j[key].get<std::string>() << "\n";
+      os << llvm::left_justify(key, 9) << " " << j[key].get<std::string>() << "\n";
   if (j.contains("options") && !j["options"].empty())
     os << "options   " << joined(j["options"]) << "\n";
   printTensors(os, "inputs", j["inputs"]);
