@@ -26,7 +26,7 @@ static const Isa isas[] = {
      false, 32, true, true, false, false, false, false, true},
     {"aarch64-sve2", Arch::AArch64, "aarch64-unknown-linux-gnu", "generic", "+neon,+sve2", sve2, 128,
      true, 32, true, true, true, false, false, false, false},
-    {"aarch64-neon", Arch::AArch64, "aarch64-unknown-linux-gnu", "cortex-a55", "+neon", neon, 128,
+    {"aarch64-neon", Arch::AArch64, "aarch64-unknown-linux-gnu", "cortex-a53", "+neon", neon, 128,
      false, 32, true, true, false, false, false, false, false},
 };
 
