@@ -32,7 +32,7 @@ bool Pages::resize(uint64_t wanted) {
   // huge pages.
   uint64_t align = wanted >= (4u << 20) ? 2u << 20 : 64u << 10;
   void *fresh = mmap(nullptr, wanted + align, PROT_READ | PROT_WRITE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (fresh == MAP_FAILED)
     return false;
   uint64_t start = reinterpret_cast<uint64_t>(fresh);
