@@ -119,7 +119,7 @@ def array(spec, sizes, rng):
 def plain(value):
     """A sequence of maps (what classifiers give) as a table of its values."""
     if isinstance(value, list) and value and isinstance(value[0], dict):
-        return np.array([list(d.values()) for d in value])
+        return np.array([list(d.values()) for d in value], np.float32)  # map(int64, tensor(float))
     return value
 
 
