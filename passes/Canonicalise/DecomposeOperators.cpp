@@ -14,6 +14,7 @@ namespace tessera::onnx {
 #include "passes/Canonicalise/Passes.h.inc"
 
 LogicalResult decomposeEinsum(Operation *op, PatternRewriter &r); // DecomposeEinsum.cpp
+LogicalResult decomposeScan(Operation *op, PatternRewriter &r);   // DecomposeScan.cpp
 
 namespace {
 
@@ -40,6 +41,7 @@ struct DecomposeOperatorsPass : impl::DecomposeOperatorsBase<DecomposeOperatorsP
     for (StringRef name : {"Sum", "Mean", "Max", "Min"})
       addRewrite(p, name, binaryChain);
     addRewrite(p, "Einsum", decomposeEinsum);
+    addRewrite(p, "Scan", decomposeScan);
     if (failed(applyPatternsGreedily(getOperation(), std::move(p))))
       signalPassFailure();
   }

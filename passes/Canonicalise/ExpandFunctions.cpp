@@ -155,7 +155,8 @@ public:
   explicit Expansion(Operation *op) : op(op), schema(schemaOf(op)) {}
 
   bool hasBody() const {
-    return schema && op->getNumRegions() == 0 &&
+    return schema &&
+           llvm::all_of(op->getRegions(), [](Region &region) { return region.empty(); }) &&
            (schema->HasFunction() || schema->HasContextDependentFunction());
   }
 
@@ -284,6 +285,15 @@ private:
     for (auto &a : node.attribute())
       f.add_attribute(a.name());
     node.set_domain(kDomain);
+    // Bodies do not always compute the results that the call leaves out.
+    google::protobuf::RepeatedPtrField<std::string> formal, actual;
+    for (int i = 0; i < node.output_size() && i < f.output_size(); ++i)
+      if (!node.output(i).empty()) {
+        *formal.Add() = f.output(i);
+        *actual.Add() = node.output(i);
+      }
+    f.mutable_output()->Swap(&formal);
+    node.mutable_output()->Swap(&actual);
     // A body over a variadic parameter has as many inputs as the call.
     if (f.input_size() < node.input_size())
       return false;
@@ -292,15 +302,22 @@ private:
     auto *own = model.add_opset_import();
     own->set_domain(kDomain);
     own->set_version(1);
-    for (auto &[domain, range] : ::onnx::OpSchemaRegistry::DomainToVersionRange::Instance().Map()) {
+    const auto &known = ::onnx::OpSchemaRegistry::DomainToVersionRange::Instance().Map();
+    auto *newest = model.add_opset_import();
+    newest->set_domain("");
+    newest->set_version(known.at("").second);
+    for (auto &[domain, range] : known) {
+      if (domain.empty())
+        continue;
       auto *import = model.add_opset_import();
       import->set_domain(domain);
       import->set_version(range.second);
     }
-    if (f.opset_import_size() == 0) {
+    // Bodies of other domains do not always say which ai.onnx they use.
+    if (llvm::none_of(f.opset_import(), [](auto &i) { return i.domain().empty(); })) {
       auto *import = f.add_opset_import();
       import->set_domain("");
-      import->set_version(schema->since_version());
+      import->set_version(schema->domain().empty() ? schema->since_version() : model.opset_import(1).version());
     }
     return true;
   }

@@ -88,7 +88,7 @@ def DecomposeOperators : OnnxPass<"decompose-operators"> {
   let description = [{
     Tolerance class: exact (the definition of the operator, in its order). Variadic Sum,
     Mean, Max and Min become binary chains; Einsum becomes Transpose, Mul, ReduceSum and
-    MatMul with diagonals, ellipsis and broadcasting.
+    MatMul with diagonals, ellipsis and broadcasting; Scan becomes Loop.
   }];
 }
 

@@ -83,3 +83,25 @@ func.func @einsum_invalid(%a: tensor<2xf32>) -> tensor<2x2xf32> {
   %y = onnx.Einsum(%a) {equation = "i->ij"} : (tensor<2xf32>) -> tensor<2x2xf32>
   return %y : tensor<2x2xf32>
 }
+
+// -----
+
+// Scanned along axis 1 from the back, stacked along axis 1 of the result.
+// CHECK-LABEL: @scan
+func.func @scan(%s: tensor<2xf32>, %x: tensor<2x?xf32>) -> (tensor<2xf32>, tensor<2x?xf32>) {
+  // CHECK: %[[D:.*]] = onnx.Shape(%arg1) {end = 2 : i64, start = 1 : i64}
+  // CHECK: %[[N:.*]] = onnx.Squeeze(%[[D]]
+  // CHECK: %[[L:.*]]:2 = onnx.Loop(%[[N]], none, %arg0)
+  // CHECK: ^bb0(%[[I:.*]]: tensor<i64>, %{{.*}}: tensor<i1>, %[[T:.*]]: tensor<2xf32>):
+  // CHECK: %[[B:.*]] = onnx.Sub(%{{.*}}, %[[I]])
+  // CHECK: %[[E:.*]] = onnx.Gather(%arg1, %[[B]]) {axis = 1 : i64}
+  // CHECK: %[[A:.*]] = onnx.Add(%[[T]], %[[E]])
+  // CHECK: onnx.Yield(%{{.*}}, %[[A]], %[[A]])
+  // CHECK: onnx.Transpose(%[[L]]#1) {perm = array<i64: 1, 0>} : (tensor<?x2xf32>) -> tensor<2x?xf32>
+  %f, %y = onnx.Scan(%s, %x) {num_scan_inputs = 1 : i64, scan_input_axes = array<i64: 1>, scan_input_directions = array<i64: 1>, scan_output_axes = array<i64: -1>} : (tensor<2xf32>, tensor<2x?xf32>) -> (tensor<2xf32>, tensor<2x?xf32>) {
+  ^bb0(%t: tensor<2xf32>, %e: tensor<2xf32>):
+    %a = onnx.Add(%t, %e) : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
+    onnx.Yield(%a, %a) : (tensor<2xf32>, tensor<2xf32>) -> ()
+  }
+  return %f, %y : tensor<2xf32>, tensor<2x?xf32>
+}
