@@ -83,7 +83,9 @@ bool isReduction(llvm::StringRef op) {
 
 class Upgrader {
 public:
-  explicit Upgrader(Model &model) : model(model), names(*model.proto.mutable_graph()) {}
+  /// `ancient`: the model was of an operator set before 7.
+  Upgrader(Model &model, bool ancient)
+      : model(model), names(*model.proto.mutable_graph()), ancient(ancient) {}
 
   void run() {
     GraphProto &graph = *model.proto.mutable_graph();
@@ -118,6 +120,8 @@ private:
     int64_t version = nodeVersion(model, node);
     if (!node.domain().empty())
       return op == "LabelEncoder" && version < 2;
+    if (op == "PRelu" && ancient)
+      return true;
     return (op == "Softmax" || op == "LogSoftmax" || op == "Hardmax")      ? version < 13
            : (op == "Clip" || op == "Pad")                                 ? version < 11
                                          : op == "GroupNormalization" && version < 21;
@@ -354,6 +358,8 @@ private:
       gridSample(node);
     else if (op == "GroupNormalization")
       groupNormalization(node);
+    else if (op == "PRelu" && ancient)
+      prelu(node);
     else if (op == "Pad" && version < 11)
       pad(node);
     else if (op == "ReduceSum" && version < 13)
@@ -415,6 +421,24 @@ private:
         fail(node, "output '" + node.output(1) + "' (mask) of an old version: not supported");
       node.mutable_output()->RemoveLast();
     }
+  }
+
+  // Before operator set 7 a slope of several elements was one a channel (axis 1),
+  // not broadcast from the trailing side.
+  void prelu(NodeProto &node) {
+    const ::onnx::TensorShapeProto *slope = shapeOf(node.input(1));
+    if (slope && (slope->dim_size() != 1 || slope->dim(0).dim_value() == 1))
+      return;
+    const ::onnx::TensorShapeProto *x = shapeOf(node.input(0));
+    if (!slope || !x)
+      fail(node, "cannot tell along which axis the slope lies: a shape is not known");
+    std::vector<int64_t> axes;
+    for (int i = 1; i + 1 < x->dim_size(); ++i)
+      axes.push_back(i);
+    if (axes.empty())
+      return;
+    std::string c = constant(node, "slope_axes", intTensor(axes));
+    setInput(node, 1, insert(node, "Unsqueeze", "slope", {node.input(1), c}).output(0));
   }
 
   void gridSample(NodeProto &node) {
@@ -612,6 +636,7 @@ private:
 
   Model &model;
   NameSet names;
+  bool ancient;
   NodeList *out = nullptr;
   std::unordered_set<std::string> used;
   std::unordered_map<std::string, std::vector<int64_t>> constants;
@@ -677,9 +702,10 @@ const ::onnx::OpSchema *newestSchema(const NodeProto &node) {
 
 void upgradeModel(Model &model) {
   auto it = model.opsets.find("");
-  if (it != model.opsets.end() && it->second < 7)
+  bool ancient = it != model.opsets.end() && it->second < 7;
+  if (ancient)
     upgradeAncient(model);
-  Upgrader(model).run();
+  Upgrader(model, ancient).run();
 }
 
 } // namespace tessera::onnx_import

@@ -41,9 +41,34 @@ LogicalResult matchTypes(Operation *op, unsigned allowed, Reasons &reasons) {
   return success(ok);
 }
 
+/// Operands must broadcast to the result as numpy has it; not every operator's
+/// shape inference sees to that (PRelu).
+static LogicalResult matchBroadcast(Operation *op, Reasons &reasons) {
+  auto result = dyn_cast<RankedTensorType>(op->getResult(0).getType());
+  LogicalResult ok = success();
+  for (auto [i, v] : llvm::enumerate(op->getOperands())) {
+    auto type = dyn_cast<RankedTensorType>(v.getType());
+    if (!type || !result)
+      continue;
+    bool fits = type.getRank() <= result.getRank();
+    for (int64_t k = 1; fits && k <= type.getRank(); ++k) {
+      int64_t d = type.getDimSize(type.getRank() - k), r = result.getDimSize(result.getRank() - k);
+      fits = d == 1 || d == r || ShapedType::isDynamic(d) || ShapedType::isDynamic(r);
+    }
+    if (!fits)
+      ok = reasons.no() << "operand " << i << " of " << onnx::getTypeName(type) << " does not broadcast to "
+                        << onnx::getTypeName(result);
+  }
+  return ok;
+}
+
 ElementwiseTable::ElementwiseTable(std::initializer_list<StringRef> names, unsigned types, Formula formula) {
   RegisterElementwise(
-      names, [types](Operation *op, Reasons &reasons) { return matchTypes(op, types, reasons); },
+      names,
+      [types](Operation *op, Reasons &reasons) {
+        LogicalResult known = matchTypes(op, types, reasons), fits = matchBroadcast(op, reasons);
+        return success(succeeded(known) && succeeded(fits));
+      },
       [formula](Operation *op, ArrayRef<Value> operands, KernelEmitter &e) -> FailureOr<Value> {
         Elementwise w{op, operands, e};
         return w.round(formula(w));
