@@ -25,9 +25,9 @@ say "audit: what can run, and where"
 "$tessera" audit "$model"
 say "compile"
 "$tessera" compile "$model" -o "$work/magika.tsr"
-"$tessera" inspect "$work/magika.tsr" | head -n 20 || true
+"$tessera" inspect "$work/magika.tsr" | sed -n '1,24p' | cut -c1-150
 say "run: three files through the loader"
 printf 'int main() { return 0; }\n' >"$work/x.c"
 clang-22 "$work/x.c" -o "$work/program"
-"$tessera_python" test/e2e/magika.py "$work/magika.tsr" markdown=README.md cpp="$(ls compiler/Import/*.cpp | head -n 1)" elf="$work/program"
+"$tessera_python" test/e2e/magika.py "$work/magika.tsr" markdown=README.md cpp=compiler/Import/Import.cpp elf="$work/program"
 say "done in $(minutes)"
