@@ -519,8 +519,19 @@ public:
     Position origin;
     origin.in = origin.out = e.idx(0);
     origin.index.assign(rank, e.idx(0));
+    // Rows: every lane keeps its own best and where it was.
+    bool row = KernelEmitter::constantOf(step) == 1 && KernelEmitter::storageBits(in->element) >= 8 && !e.isa.scalable &&
+               !in->element.isInteger(1);
+    if (row && lane) {
+      kept.push_back(*lane);
+      lane.reset();
+    }
     e.ifThen(e.logicalAnd(some, e.lt(e.idx(0), length)), [&] {
       nest(e, kept, origin, {}, [&](const Position &p, ArrayRef<Value>) {
+        if (row) {
+          e.storeElement(*out, p.out, bestOfRow(e, *in, p.in, length, isMax, last));
+          return SmallVector<Value>();
+        }
         auto block = [&](Value first, unsigned, Lanes l, Value mask) {
           Value base = e.add(p.in, first);
           Value best = e.loadLanes(*in, base, l, mask);
@@ -553,6 +564,57 @@ public:
   }
 
 private:
+  static Value bestOfRow(KernelEmitter &e, const TensorRef &in, Value base, Value length, bool isMax, bool last) {
+    Type value = KernelEmitter::valueType(in.element);
+    unsigned bits = value.getIntOrFloatBitWidth();
+    Type index = bits == 16 || bits == 32 ? e.i32() : e.i64();
+    auto toIndexType = [&](Value i) {
+      return index == i.getType() ? i : Value(arith::TruncIOp::create(e.b, e.loc, index, i));
+    };
+    auto pick = [&](Value c, Value a, Value b) { return Value(arith::SelectOp::create(e.b, e.loc, c, a, b)); };
+    LaneFold fold(e, bits, 2, {e.loadElement(in, base), e.intConst(index, 0)});
+    auto flat = fold.run(length, fold.start(), [&](ArrayRef<Value> s, Value i, Lanes l, Value mask) -> Accs {
+      Value x = e.loadLanes(in, e.add(base, i), l, mask);
+      Value at = e.splat(toIndexType(i), l);
+      if (!l.isScalar()) {
+        SmallVector<Attribute> counts;
+        for (unsigned k = 0; k < l.n; ++k)
+          counts.push_back(e.b.getIntegerAttr(index, k));
+        auto type = cast<VectorType>(at.getType());
+        at = addI(e, at, arith::ConstantOp::create(e.b, e.loc, DenseElementsAttr::get(type, counts)));
+      }
+      Value take = better(e, x, s[0], in.element, isMax, last);
+      return {pick(take, x, s[0]), pick(take, at, s[1])};
+    });
+    auto join = [&](ArrayRef<Value> a, ArrayRef<Value> b) -> Accs {
+      // b wins if it is better, or as good and in the wanted place.
+      Value strict = better(e, b[0], a[0], in.element, isMax, false);
+      Value worse = better(e, a[0], b[0], in.element, isMax, false);
+      Value place = cmpI(e, last ? arith::CmpIPredicate::sgt : arith::CmpIPredicate::slt, b[1], a[1]);
+      Value tie = arith::AndIOp::create(e.b, e.loc, e.logicalNot(arith::OrIOp::create(e.b, e.loc, strict, worse)), place);
+      Value take = arith::OrIOp::create(e.b, e.loc, strict, tie);
+      return {pick(take, b[0], a[0]), pick(take, b[1], a[1])};
+    };
+    auto across = [&](ArrayRef<Value> v) -> Accs {
+      auto type = cast<VectorType>(v[0].getType());
+      int64_t n = type.getNumElements();
+      SmallVector<Value> set(v);
+      for (; n > 1; n /= 2) {
+        SmallVector<Value> low, high;
+        for (Value x : set) {
+          SmallVector<int64_t> first, second;
+          for (int64_t k = 0; k < n / 2; ++k)
+            first.push_back(k), second.push_back(n / 2 + k);
+          low.push_back(vector::ShuffleOp::create(e.b, e.loc, x, x, first));
+          high.push_back(vector::ShuffleOp::create(e.b, e.loc, x, x, second));
+        }
+        Accs joined = join(low, high);
+        set.assign(joined.begin(), joined.end());
+      }
+      return {vector::ExtractOp::create(e.b, e.loc, set[0], int64_t(0)), vector::ExtractOp::create(e.b, e.loc, set[1], int64_t(0))};
+    };
+    return toIndex(e, fold.finish(flat, join, across)[1]);
+  }
   static Value better(KernelEmitter &e, Value x, Value best, Type element, bool isMax, bool last) {
     if (isa<FloatType>(KernelEmitter::scalarType(x.getType()))) {
       using P = arith::CmpFPredicate;

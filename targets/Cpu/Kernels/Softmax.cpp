@@ -37,6 +37,31 @@ private:
 };
 TESSERA_KERNEL(SoftmaxKernel, "onnx.Softmax", "onnx.LogSoftmax", "onnx.Hardmax");
 
+/// exp(x) for x <= 0 (or NaN): no overflow to care for, and what would be
+/// subnormal is 0. Error 1 ULP.
+///   n = round(x / ln 2), r = x - n ln 2, exp(x) = 2^n (1 + r + r^2 p(r))
+/// The rounding adds 1.5 * 2^23, which leaves n in the low bits of the sum.
+Value expOfNonPositive(KernelEmitter &e, Value x) {
+  if (!KernelEmitter::scalarType(x.getType()).isF32())
+    return math::exp(e, x);
+  Type type = x.getType(), bits = KernelEmitter::sameShape(x, e.i32());
+  auto c = [&](double k) { return e.floatConst(type, k); };
+  auto pick = [&](Value cond, Value a, Value b) { return Value(arith::SelectOp::create(e.b, e.loc, cond, a, b)); };
+  // Below the limit everything is nonsense until the last line.
+  Value tiny = e.cmpF(arith::CmpFPredicate::OLT, x, c(-87.336544)), magic = c(12582912);
+  Value z = e.fma(x, c(1.4426950408889634), magic), n = e.subF(z, magic);
+  Value r = e.fma(n, c(-0.693145751953125), x);
+  r = e.fma(n, c(-1.42860682030941723212e-6), r);
+  Value p = c(1.9875691500e-4);
+  for (double k : {1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1})
+    p = e.fma(p, r, c(k));
+  Value y = e.addF(e.fma(e.mulF(r, r), p, r), c(1));
+  Value power = arith::ShLIOp::create(e.b, e.loc, arith::BitcastOp::create(e.b, e.loc, bits, z), e.intConst(bits, 23));
+  power = arith::AddIOp::create(e.b, e.loc, power, e.intConst(bits, 0x3f800000));
+  y = e.mulF(y, arith::BitcastOp::create(e.b, e.loc, type, power)); // a product, so that NaN stays NaN
+  return pick(tiny, c(0), y);
+}
+
 /// All rows of one nest position: how to read, write and walk them.
 struct Rows {
   KernelEmitter &e;
@@ -139,10 +164,10 @@ LogicalResult SoftmaxKernel::emit(tsr::DispatchOp op, KernelEmitter &e) const {
       });
       return;
     }
-    LaneFold sums(e, bits, 4, {zero});
+    LaneFold sums(e, bits, e.isa.vectorRegisters > 16 ? 4 : 2, {zero});
     flat = sums.run(length, sums.start(), [&](ArrayRef<Value> s, Value i, Lanes l, Value mask) -> Accs {
       Value x = spill ? e.loadLanes(*out, e.add(base, i), l, mask) : load(i, l, mask);
-      Value t = math::exp(e, e.subF(x, rows.like(maximum, x)));
+      Value t = expOfNonPositive(e, e.subF(x, rows.like(maximum, x)));
       if (keepInOutput)
         store(i, t, mask);
       return {e.addF(s[0], t)};
@@ -157,7 +182,7 @@ LogicalResult SoftmaxKernel::emit(tsr::DispatchOp op, KernelEmitter &e) const {
         return store(i, e.mulF(t, rows.like(scale, t)), mask);
       }
       Value x = load(i, l, mask), shifted = e.subF(x, rows.like(maximum, x));
-      Value y = softmax ? e.mulF(math::exp(e, shifted), rows.like(scale, x))
+      Value y = softmax ? e.mulF(expOfNonPositive(e, shifted), rows.like(scale, x))
                         : e.subF(shifted, rows.like(scale, x));
       store(i, e.round(y, out->element), mask);
     });
@@ -201,7 +226,7 @@ LogicalResult SoftmaxKernel::emit(tsr::DispatchOp op, KernelEmitter &e) const {
     }
     Value sum = e.forLoop(e.idx(0), length, e.idx(1), ValueRange{zero},
                           [&](Value i, ValueRange c) -> SmallVector<Value> {
-      Value t = math::exp(e, e.subF(load(i), found[0]));
+      Value t = expOfNonPositive(e, e.subF(load(i), found[0]));
       if (keepInOutput)
         store(i, t);
       return {e.addF(c[0], t)};
@@ -214,7 +239,7 @@ LogicalResult SoftmaxKernel::emit(tsr::DispatchOp op, KernelEmitter &e) const {
         return store(i, e.mulF(t, scale));
       }
       Value shifted = e.subF(load(i), found[0]);
-      Value y = softmax ? e.mulF(math::exp(e, shifted), scale) : e.subF(shifted, scale);
+      Value y = softmax ? e.mulF(expOfNonPositive(e, shifted), scale) : e.subF(shifted, scale);
       store(i, e.round(y, out->element));
     });
   };
