@@ -102,8 +102,8 @@ private:
             continue;
           if (first < head)
             last = std::max(last, back);
-          else if (last > back)
-            first = head;
+          else if (last > back || (last == back && buffer.kind == BufferKind::Output))
+            first = head; // read after the loop, if only by the host
           changed |= set(buffer, first, last);
         }
     }
