@@ -87,24 +87,32 @@ static Expr scaleBy(Expr y, Expr n, int extra) {
   return y * powerOfTwo(half) * powerOfTwo(rest);
 }
 
-Expr expScaled(Expr x, Expr low, int scale) {
-  x = x.isF64() ? clampKeepNan(x, -746, 711) : clampKeepNan(x, -105, 90);
+Expr expScaled(Expr x, Expr low, int scale, Range range) {
+  double lo = x.isF64() ? -746 : -105, hi = x.isF64() ? 711 : 90;
+  if (range == Range::Any)
+    x = minSecond(x.k(hi), x);
+  if (range != Range::Normal)
+    x = maxSecond(x.k(lo), x);
   Reduced q = reduceExp(x);
   if (low)
     q.r = q.r + low;
   Expr p = x.isF64() ? horner(q.r, expF64) : horner(q.r, expF32);
   Expr y = fma(q.r * q.r, p, q.r) + 1.0;
-  return scaleBy(y, q.n, scale);
+  return range == Range::Normal && !scale ? y * powerOfTwo(q.n) : scaleBy(y, q.n, scale);
+}
+
+/// (e^x - 1) / 2 for x within the exponent range.
+Expr halfExpm1(Expr x) {
+  Reduced q = reduceExp(x);
+  Expr p = x.isF64() ? horner(q.r, expF64) : horner(q.r, expm1F32);
+  Expr m = fma(q.r * q.r, p, q.r); // e^r - 1
+  Expr half = powerOfTwo(q.n - 1);
+  return fma(half, m, half - 0.5);
 }
 
 Expr expm1(Expr x) {
   Expr z = x.isF64() ? clampKeepNan(x, -40, 711) : clampKeepNan(x, -20, 90);
-  Reduced q = reduceExp(z);
-  Expr p = x.isF64() ? horner(q.r, expF64) : horner(q.r, expm1F32);
-  Expr m = fma(q.r * q.r, p, q.r); // e^r - 1
-  Expr half = powerOfTwo(q.n - 1);
-  Expr y = fma(half, m, half - 0.5) * 2.0;
-  return copysign(y, x);
+  return copysign(halfExpm1(z) * 2.0, x);
 }
 
 namespace {

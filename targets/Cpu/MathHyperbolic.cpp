@@ -1,6 +1,6 @@
 // Hyperbolic functions, error function, sigmoid, normal distribution.
 //
-// tanh       t / (t + 2), t = e^(2|x|) - 1: no cancellation anywhere
+// tanh       u / (u + 1), u = (e^(2|x|) - 1) / 2: no cancellation anywhere
 // sinh, cosh from e^|x| and e^|x| - 1, halved inside the exponent
 // erf, erfc  |x| small: x + x P(x^2); else f32 e^(polynomial), f64 e^(-x^2) times a
 //            polynomial in (x - 3) / (x + 3)
@@ -24,8 +24,8 @@ static constexpr double erfcLargeF64[] = {0.17900115118138996, -0.32623356004303
 
 static Expr tanh(Expr x) {
   Expr a = minSecond(x.k(x.isF64() ? 22 : 10), abs(x));
-  Expr t = expm1(a + a);
-  return copysign(t / (t + 2.0), x);
+  Expr u = halfExpm1(a + a);
+  return copysign(u / (u + 1.0), x);
 }
 
 static Expr sinh(Expr x) {
@@ -60,7 +60,7 @@ static Expr atanh(Expr x) {
 }
 
 static Expr sigmoid(Expr x) {
-  Expr z = expScaled(-abs(x), {}, 0);
+  Expr z = expScaled(-abs(x), {}, 0, Range::NonPositive);
   return select(x < 0.0, z, z.k(1)) / (z + 1.0);
 }
 
@@ -81,7 +81,7 @@ static Expr erf(Expr x) {
   }
   Expr small = fma(x, horner(x * x, erfSmallF32), x);
   Expr t = minSecond(a.k(4), a);
-  Expr large = a.k(1) - expScaled(fma(t, horner(t, erfcLogF32), -t), {}, 0);
+  Expr large = a.k(1) - expScaled(fma(t, horner(t, erfcLogF32), -t), {}, 0, Range::Normal);
   return select(a > 0.92, copysign(large, x), small);
 }
 
@@ -96,7 +96,7 @@ Value normalCdf(KernelEmitter &e, Value v) {
   } else {
     small = fma(u, horner(u * u, erfSmallF32), u);
     Expr t = minSecond(a.k(10.1), a);
-    tail = expScaled(horner(t, erfcTailF32) - t * t, {}, 0) * 0.5;
+    tail = expScaled(horner(t, erfcTailF32) - t * t, {}, -1, Range::NonPositive);
   }
   Expr large = select(x < 0.0, tail, tail.k(1) - tail);
   return select(a > (x.isF64() ? 1.0 : 0.92), large, fma(small, 0.5, 0.5));

@@ -30,8 +30,16 @@ inline Sum twoSum(Expr a, Expr c) {
   return {h, (a - (h - z)) + (c - z)};
 }
 
+/// What is known of an exponential's argument, NaN apart: it saves instructions.
+enum class Range {
+  Any,
+  NonPositive,
+  Normal ///< the result is a normal number
+};
 /// e^(x + low) 2^scale; `low` may be absent.
-Expr expScaled(Expr x, Expr low, int scale);
+Expr expScaled(Expr x, Expr low, int scale, Range range = Range::Any);
+/// (e^x - 1) / 2 for 0 <= x <= 80, or NaN.
+Expr halfExpm1(Expr x);
 Expr expm1(Expr x);
 Expr log(Expr x);
 Expr log1p(Expr x);
