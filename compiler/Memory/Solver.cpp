@@ -5,9 +5,9 @@
 //   order  size, size x length, length (descending), first moment
 //   gap    first fit: the lowest; best fit: the smallest that is large enough
 //
-// The best answer is then improved: a buffer that ends at the top is moved to
-// the front of the order, and everything is placed again, as long as that helps
-// and the work limit lasts. An answer at the lower bound ends the search.
+// The best answer is then improved by moving buffers forward in the order, by
+// pseudo-random numbers of a fixed seed, until the work limit is reached. An
+// answer at the lower bound ends the search.
 #include "compiler/Memory/MemoryProblem.h"
 
 #include <algorithm>
@@ -19,6 +19,8 @@ namespace {
 
 /// Buffer visits in all placements of one solve.
 constexpr uint64_t kWorkLimit = 50'000'000;
+/// Orders that the improvement looks at.
+constexpr unsigned kMaxTries = 20'000;
 
 uint64_t alignUp(uint64_t value, uint64_t alignment) {
   return (value + alignment - 1) & ~(alignment - 1);
@@ -80,45 +82,67 @@ private:
   bool consider(const std::vector<uint32_t> &order, Fit fit,
                 const std::string &method) {
     std::vector<uint64_t> offsets(problem.buffers.size(), 0);
-    uint64_t bytes = place(order, fit, offsets);
+    uint64_t bytes = place(order, fit, offsets, best.bytes);
     if (bytes >= best.bytes)
       return false;
     best = {std::move(offsets), bytes, method};
     bestOrder = order;
-    bestFit = fit;
     return true;
   }
 
+  /// Local search over orders: one buffer, half of the time one at the top of
+  /// the arena, moves forward; answers that are as good are walked through.
   void improve(uint64_t bound) {
-    bool better = true;
-    unsigned rounds = 0;
-    std::string method = best.method;
-    while (better && best.bytes > bound && work < kWorkLimit) {
-      better = false;
-      std::vector<uint32_t> top;
-      for (uint32_t i : live)
-        if (alignUp(best.offsets[i] + problem.buffers[i].size,
-                    problem.alignment) == best.bytes)
-          top.push_back(i);
-      for (uint32_t i : top) {
-        if (work > kWorkLimit)
-          break;
-        std::vector<uint32_t> order = bestOrder;
-        order.erase(std::find(order.begin(), order.end(), i));
-        order.insert(order.begin(), i);
-        for (Fit fit : {Fit::First, Fit::Best})
-          better |= consider(order, fit, method);
-        if (better)
-          break;
+    std::vector<uint32_t> order = bestOrder;
+    std::vector<uint64_t> offsets = best.offsets;
+    unsigned improvements = 0, tries = 0;
+    while (best.bytes > bound && work < kWorkLimit && order.size() > 1 &&
+           tries++ < kMaxTries) {
+      work += order.size();
+      size_t from = random() % order.size();
+      if (random() % 2) {
+        std::vector<size_t> top;
+        for (size_t k = 0; k < order.size(); ++k)
+          if (end(offsets, order[k]) == best.bytes)
+            top.push_back(k);
+        from = top[random() % top.size()];
       }
-      rounds += better;
+      if (from == 0)
+        continue;
+      std::vector<uint32_t> next = order;
+      size_t to = random() % from;
+      std::rotate(next.begin() + to, next.begin() + from,
+                  next.begin() + from + 1);
+      Fit fit = random() % 2 ? Fit::First : Fit::Best;
+      std::vector<uint64_t> placed(problem.buffers.size(), 0);
+      uint64_t bytes = place(next, fit, placed, best.bytes);
+      if (bytes > best.bytes)
+        continue;
+      order = std::move(next);
+      offsets = placed;
+      if (bytes < best.bytes) {
+        best.offsets = std::move(placed);
+        best.bytes = bytes;
+        ++improvements;
+      }
     }
-    if (rounds)
-      best.method = method + ", improved " + std::to_string(rounds) + " times";
+    if (improvements)
+      best.method += ", improved " + std::to_string(improvements) + " times";
   }
 
+  uint64_t end(const std::vector<uint64_t> &offsets, uint32_t i) const {
+    return alignUp(offsets[i] + problem.buffers[i].size, problem.alignment);
+  }
+
+  /// The same numbers on every machine.
+  uint32_t random() {
+    seed = seed * 6364136223846793005u + 1442695040888963407u;
+    return uint32_t(seed >> 33);
+  }
+
+  /// Stops early with a larger number once the end passes `limit`.
   uint64_t place(const std::vector<uint32_t> &order, Fit fit,
-                 std::vector<uint64_t> &offsets) {
+                 std::vector<uint64_t> &offsets, uint64_t limit) {
     std::vector<uint32_t> placed; // by offset
     placed.reserve(order.size());
     uint64_t end = 0;
@@ -143,8 +167,8 @@ private:
       }
       offsets[i] = chosen == UINT64_MAX ? at : chosen;
       end = std::max(end, offsets[i] + buffer.size);
-      if (end >= best.bytes)
-        return end; // no better than what is known
+      if (end > limit)
+        return UINT64_MAX;
       auto position = std::upper_bound(
           placed.begin(), placed.end(), offsets[i],
           [&](uint64_t o, uint32_t p) { return o < offsets[p]; });
@@ -157,8 +181,7 @@ private:
   std::vector<uint32_t> live;
   MemorySolution best;
   std::vector<uint32_t> bestOrder;
-  Fit bestFit = Fit::First;
-  uint64_t work = 0;
+  uint64_t work = 0, seed = 1;
 };
 
 } // namespace

@@ -60,7 +60,7 @@ TEST_CASE("arenas of random problems are valid and close to the bound",
           "[memory]") {
   std::mt19937 random(11);
   double worst = 1;
-  for (int i = 0; i < 60; ++i) {
+  for (int i = 0; i < 12; ++i) {
     MemoryProblem problem =
         randomProblem(random, 20 + random() % 200, 100000, 200, 30);
     MemorySolution solution = solve(problem);
