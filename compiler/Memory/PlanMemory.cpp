@@ -93,7 +93,8 @@ private:
         PlanBuffer &x = plan.buffers[rootOf(a)], &y = plan.buffers[rootOf(b)];
         uint32_t first = std::min(x.firstCommand, y.firstCommand);
         uint32_t last = std::max(x.lastCommand, y.lastCommand);
-        changed |= set(x, first, last) | set(y, first, last);
+        changed |= set(x, first, last);
+        changed |= set(y, first, last);
       }
       for (auto [head, back] : loops)
         for (PlanBuffer &buffer : plan.buffers) {
