@@ -332,33 +332,20 @@ TESSERA_SHAPE_RULE(MelWeightMatrix) {
 
 TESSERA_SHAPE_RULE(DFT) {
   SymDims out(s.dims(0));
-  int64_t axis = -2;
-  if (s.has(2)) {
-    auto value = s.constants(2);
-    if (!value) { // any axis but the last may be transformed
-      bool half = s.getInt("onesided") != 0, back = s.getInt("inverse") != 0;
-      Sym at = s.scalar(2);
-      for (size_t i = 0; i + 1 < out.size(); ++i) {
-        Sym hit = s.ctx.logicalOr(s.ctx.equal(at, s.c(i)), s.ctx.equal(at, s.c(int64_t(i) - int64_t(out.size()))));
-        Sym n = s.has(1) ? s.scalar(1) : half && back ? s.ctx.mul(s.ctx.sub(out[i], s.c(1)), s.c(2)) : out[i];
-        if (half && !back)
-          n = s.ctx.add(s.ctx.floorDiv(n, s.c(2)), s.c(1));
-        out[i] = s.ctx.select(hit, n, out[i]);
-      }
-      out.back() = s.c(half && back ? 1 : 2);
-      s.set(0, out);
-      return;
-    }
-    if (value->size() != 1)
-      s.contradict("the axis of " + describe(s.op) + " is not one number");
-    axis = value->front();
-  }
-  axis = s.normaliseAxis(axis, out.size());
+  int64_t rank = out.size();
+  Sym axis = s.has(2) ? s.scalar(2) : s.c(-2);
+  axis = s.ctx.select(s.ctx.less(axis, s.c(0)), s.ctx.add(axis, s.c(rank)), axis);
+  if (axis->isConstant())
+    s.normaliseAxis(axis->imm, rank);
   bool onesided = s.getInt("onesided") != 0, inverse = s.getInt("inverse") != 0;
-  Sym length = s.has(1) ? s.scalar(1) : out[axis];
-  if (onesided && inverse && !s.has(1)) // from the half spectrum back
-    length = s.ctx.mul(s.ctx.sub(out[axis], s.c(1)), s.c(2));
-  out[axis] = onesided && !inverse ? s.ctx.add(s.ctx.floorDiv(length, s.c(2)), s.c(1)) : length;
+  for (int64_t i = 0; i + 1 < rank; ++i) {
+    Sym length = s.has(1) ? s.scalar(1) : out[i];
+    if (onesided && inverse && !s.has(1)) // from the half spectrum back
+      length = s.ctx.mul(s.ctx.sub(out[i], s.c(1)), s.c(2));
+    if (onesided && !inverse)
+      length = s.ctx.add(s.ctx.floorDiv(length, s.c(2)), s.c(1));
+    out[i] = s.ctx.select(s.ctx.equal(axis, s.c(i)), length, out[i]);
+  }
   out.back() = s.c(onesided && inverse ? 1 : 2);
   s.set(0, out);
 }

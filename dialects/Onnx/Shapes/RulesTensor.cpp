@@ -507,18 +507,20 @@ TESSERA_SHAPE_RULE(SpaceToDepth) {
 }
 
 // sizes under a policy that keeps the aspect ratio: the common scale is the
-// smallest (not_larger) or largest (not_smaller) of size / in.
+// smallest (not_larger) or largest (not_smaller) of size / in, and a half is
+// rounded up.
 static SymDims keepAspect(OpShapes &s, ArrayRef<Sym> in, ArrayRef<Sym> sizes, bool smallest) {
-  std::optional<double> scale;
-  for (auto [d, w] : llvm::zip(in, sizes)) {
-    if (!d->isConstant() || !w->isConstant() || d->imm == 0)
-      s.unknown("sizes that keep the aspect ratio are not constant in " + describe(s.op));
-    double ratio = static_cast<float>(w->imm) / static_cast<float>(d->imm);
-    scale = !scale ? ratio : smallest ? std::min(*scale, ratio) : std::max(*scale, ratio);
+  Sym num = sizes[0], den = in[0];
+  for (auto [d, w] : llvm::drop_begin(llvm::zip(in, sizes))) {
+    Sym mine = s.ctx.mul(w, den), best = s.ctx.mul(num, d);
+    Sym better = smallest ? s.ctx.less(mine, best) : s.ctx.less(best, mine);
+    num = s.ctx.select(better, w, num);
+    den = s.ctx.select(better, d, den);
   }
   SymDims out;
+  Sym two = s.c(2);
   for (Sym d : in)
-    out.push_back(s.c(static_cast<int64_t>(std::floor(static_cast<float>(*scale) * d->imm + 0.5f))));
+    out.push_back(s.ctx.floorDiv(s.ctx.add(s.ctx.product({two, num, d}), den), s.ctx.mul(two, den)));
   return out;
 }
 
