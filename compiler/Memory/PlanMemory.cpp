@@ -12,7 +12,8 @@ public:
   explicit Lifetimes(Plan &plan) : plan(plan), seen(plan.buffers.size(), 0) {}
 
   void run() {
-    end = plan.commands.empty() ? 0 : uint32_t(plan.commands.size()) - 1;
+    // One beyond the last command: the host reads outputs when all is done.
+    end = uint32_t(plan.commands.size());
     for (uint32_t at = 0; at < plan.commands.size(); ++at)
       command(at, plan.commands[at]);
     for (const PlanTensor &input : plan.inputs)
@@ -103,7 +104,7 @@ private:
             continue;
           if (first < head)
             last = std::max(last, back);
-          else if (last > back || (last == back && buffer.kind == BufferKind::Output))
+          else if (last > back)
             first = head; // read after the loop, if only by the host
           changed |= set(buffer, first, last);
         }
