@@ -445,12 +445,19 @@ void PlanBuilder::inputs() {
       t.name = name.str();
     t.elementType = onnxElementType(type.getElementType());
     auto names = l.func.getArgAttrOfType<ArrayAttr>(i, "onnx.dims");
+    auto ranges = l.func.getArgAttrOfType<DenseI64ArrayAttr>(i, "onnx.ranges");
     for (auto [axis, d] : llvm::enumerate(l.dims(arg))) {
       PlanDim dim;
-      if (auto c = d->constant())
+      if (auto c = d->constant()) {
         dim.value = *c;
-      else
+      } else { // what the analysis took for granted, the loader holds callers to
         dim.reg = reg(d);
+        dim.min = d->lower.value_or(0);
+        dim.max = d->upper.value_or(std::numeric_limits<int32_t>::max());
+        for (int64_t r = 0; ranges && r + 3 < ranges.size(); r += 4)
+          if (ranges[r] == static_cast<int64_t>(axis))
+            dim.multiple = ranges[r + 3];
+      }
       if (names && axis < names.size())
         if (auto s = dyn_cast<StringAttr>(names[axis]))
           dim.name = s.str();
