@@ -67,6 +67,7 @@ graph("conv_transpose_kinds", """g (float[2,6,5,4] x) => (float y, float z, floa
   z = ConvTranspose<strides=[3,2], dilations=[2,3]>(x, $[6,4,3,2], $[4]) u = ConvTranspose<strides=[2,2], auto_pad=\"SAME_UPPER\">(x, $[6,4,3,3])
   v = ConvTranspose<strides=[2,2], output_shape=[10,9]>(x, $[6,4,3,3]) }""")
 graph("conv_transpose_dynamic", "g (float[b,8,h,w] x) => (float[b,3,p,q] y) { a = ConvTranspose<strides=[2,2]>(x, $[8,3,2,2], $[3]) y = Relu(a) }", [[1, 8, 6, 5]], [[2, 8, 1, 9]])
+graph("deform_conv", "g (float[1,4,7,8] x, float[1,36,7,8] o, float[1,18,7,8] m) => (float y) { y = DeformConv<pads=[1,1,1,1], offset_group=2>(x, $[6,4,3,3], o, $[6], m) }")
 graph("conv_integer", """g (int64[1,6,9,10] x) => (int32[1,20,5,5] y) { a = Cast<to=2>(x) z = Constant<value = uint8 {7}>() s = Constant<value = float {60.0}>() w = Mul($[20,6,3,3], s) k = Cast<to=3>(w)
   y = ConvInteger<pads=[1,1,1,1], strides=[2,2]>(a, k, z) }""", low=0, high=100)
 graph("matmul_integer", """g (int64[3,7,37] x) => (int32[3,7,21] y) { a = Cast<to=2>(x) z = Constant<value = uint8 {7}>() u = Constant<value = int8 {-2}>() s = Constant<value = float {60.0}>() w = Mul($[37,21], s) k = Cast<to=3>(w)
