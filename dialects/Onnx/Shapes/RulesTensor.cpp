@@ -582,7 +582,8 @@ TESSERA_SHAPE_RULE(Resize) {
   }
   s.set(0, out);
 }
-TESSERA_SHAPE_OPERANDS(Resize, 1u << 3, 1u << 1 | 1u << 2, "Resize");
+// Sizes under a policy that keeps the aspect ratio give the kernel its scale.
+TESSERA_SHAPE_OPERANDS(Resize, 0, 1u << 1 | 1u << 2 | 1u << 3, "Resize");
 
 TESSERA_SHAPE_RULE(AffineGrid) {
   SymDims size = s.ints(1);

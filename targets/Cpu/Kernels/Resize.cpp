@@ -75,7 +75,7 @@ public:
   LogicalResult emitExtents(tsr::DispatchOp op, KernelEmitter &e) const override;
 
 private:
-  /// Axes whose size only run-time scales, or sizes under a policy, tell.
+  /// Axes whose size only run-time scales tell.
   static SmallVector<unsigned> openAxes(Operation *root);
 };
 TESSERA_KERNEL(ResizeKernel, "onnx.Resize", "onnx.Upsample");
@@ -207,8 +207,6 @@ public:
   /// Size of the result along `axis` as the operands say.
   Value sizeOf(unsigned axis) {
     Value size = e.mulF(scaleOf(axis), toDouble(in.dims[axis]));
-    if (s.sizesAt >= 0)
-      return toInt(math::floor(e, e.addF(size, d(0.5))));
     if (s.coordinates == "tf_crop_and_resize")
       size = e.mulF(size, e.subF(floatOperand(s.roiAt, place(axis) + s.axes.size()), floatOperand(s.roiAt, place(axis))));
     return e.maxS(toInt(math::floor(e, size)), e.idx(0));
@@ -322,15 +320,10 @@ private:
 SmallVector<unsigned> ResizeKernel::openAxes(Operation *root) {
   Spec s = specOf(root);
   SmallVector<unsigned> open;
-  auto out = resultType(root, 0);
   if (s.scalesAt >= 0 && !onnx::getConstant(onnx::getOptionalOperand(root, s.scalesAt))) {
     for (int64_t a : s.axes)
       open.push_back(a);
     llvm::sort(open);
-  } else if (s.sizesAt >= 0 && s.policy != "stretch" && out) {
-    for (unsigned k = 0; k < out.getRank(); ++k)
-      if (out.isDynamicDim(k))
-        open.push_back(k);
   }
   return open;
 }
