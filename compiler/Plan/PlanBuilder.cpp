@@ -420,6 +420,7 @@ LogicalResult PlanBuilder::block(Block &body) {
       buffers[op.getResult(0)] = id;
       continue;
     }
+    checks(&op, false);
     StringRef name = op.getName().getStringRef();
     if (name == "onnx.If") {
       if (failed(branch(&op)))

@@ -115,6 +115,8 @@ LogicalResult findLive(Lowering &l) {
     }
   };
   drain();
+  // Requirements of branches that were inlined belong to the function itself.
+  l.live.insert(l.func);
   // What is checked at run time may need values that nothing else reads; that
   // in turn can make further requirements live.
   size_t before;

@@ -729,7 +729,7 @@ static void inlineBranches(ShapeEngine &engine) {
   }
 }
 
-FailureOr<std::unique_ptr<ShapeAnalysis>> ShapeAnalysis::run(func::FuncOp func) {
+FailureOr<std::unique_ptr<ShapeAnalysis>> ShapeAnalysis::run(func::FuncOp func, bool *assumed) {
   std::unique_ptr<ShapeAnalysis> analysis;
   std::vector<Value> unknown;
   // Where a dimension decides on a rank, one branch is tried after the other;
@@ -770,6 +770,10 @@ FailureOr<std::unique_ptr<ShapeAnalysis>> ShapeAnalysis::run(func::FuncOp func) 
   }
   ShapeEngine &engine = analysis->impl->engine;
   engine.choices = nullptr;
+  if (assumed && !choices.empty()) {
+    *assumed = true;
+    return analysis;
+  }
   inlineBranches(engine);
   refineRegion(engine, func.getBody());
   Block &body = func.getBody().front();

@@ -35,7 +35,12 @@ public:
   /// or whose branches give different ranks and whose condition depends on
   /// dimensions alone, is replaced by the one branch that works; that the
   /// condition holds is then among the requirements.
-  static mlir::FailureOr<std::unique_ptr<ShapeAnalysis>> run(mlir::func::FuncOp func);
+  ///
+  /// Where input dimensions decide a rank, one branch is assumed and demanded
+  /// by a requirement, which only the caller who keeps the analysis can honour.
+  /// A caller that drops it passes `assumed`: it is set then, and the function
+  /// is left as it was.
+  static mlir::FailureOr<std::unique_ptr<ShapeAnalysis>> run(mlir::func::FuncOp func, bool *assumed = nullptr);
   ~ShapeAnalysis();
 
   SymContext &context();
