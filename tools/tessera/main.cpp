@@ -99,6 +99,7 @@ int main(int argc, char **argv) {
   addRun(app, status, argv[0]);
   addInspect(app, status);
   addTargets(app, status);
+  addPartition(app, status);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success &e) {
