@@ -1,0 +1,18 @@
+// Whether one operator may run on a unit: the rules of its description and the
+// backend's own lowering, asked in the same way by the audit and by the
+// partitioner, so that a verdict is what a compile does.
+#ifndef TESSERA_TARGETS_PLACEMENT_H
+#define TESSERA_TARGETS_PLACEMENT_H
+
+#include "targets/Rules.h"
+
+namespace tessera {
+
+/// All that keeps `op` from running on the unit with tensors stored in
+/// `precision`; empty if it runs there. On a CPU its kernels are asked, but for
+/// what the plan does itself (views, bodies), which is always possible.
+llvm::SmallVector<std::string> placementFaults(const TargetDescription &target, unsigned unit, mlir::Operation *op,
+                                               Precision precision);
+
+} // namespace tessera
+#endif
