@@ -60,36 +60,48 @@ static bool stopsAfter(const CompileOptions &options, Phase phase) {
   return options.compileTo && *options.compileTo == phase;
 }
 
-FailureOr<OwningOpRef<ModuleOp>> frontEnd(const CompileOptions &options, MLIRContext *context,
-                                          std::vector<std::string> *inputs) {
-  Location loc = UnknownLoc::get(context);
-  auto progress = [&](Phase p) {
-    if (options.progress)
-      options.progress(p);
-  };
-  progress(Phase::Import);
+static void report(const CompileOptions &options, Phase phase) {
+  if (options.progress)
+    options.progress(phase);
+}
+
+FailureOr<OwningOpRef<ModuleOp>> importModel(const CompileOptions &options, MLIRContext *context,
+                                             std::vector<std::string> *inputs) {
+  report(options, Phase::Import);
   ImportOptions import;
   for (const std::string &text : options.dims) {
     std::string error;
     FailureOr<DimSpec> spec = parseDimSpec(text, error);
     if (failed(spec))
-      return emitError(loc, "--dim ") << text << ": " << error;
+      return emitError(UnknownLoc::get(context), "--dim ") << text << ": " << error;
     import.dims.push_back(*spec);
   }
   auto module = importOnnx(options.model, import, context, inputs);
   if (failed(module))
     return failure();
   dump(options, Phase::Import, **module);
-  if (stopsAfter(options, Phase::Import))
-    return module;
-  progress(Phase::Canonicalise);
-  PassManager pm(context);
+  return module;
+}
+
+LogicalResult canonicalise(const CompileOptions &options, ModuleOp module) {
+  report(options, Phase::Canonicalise);
+  PassManager pm(module.getContext());
   onnx::CanonicaliseOptions canonicalise;
   canonicalise.strict = options.strict;
   onnx::buildCanonicalisePipeline(pm.nest<func::FuncOp>(), canonicalise);
-  if (failed(pm.run(**module)))
+  if (failed(pm.run(module)))
     return failure();
-  dump(options, Phase::Canonicalise, **module);
+  dump(options, Phase::Canonicalise, module);
+  return success();
+}
+
+FailureOr<OwningOpRef<ModuleOp>> frontEnd(const CompileOptions &options, MLIRContext *context,
+                                          std::vector<std::string> *inputs) {
+  auto module = importModel(options, context, inputs);
+  if (failed(module) || stopsAfter(options, Phase::Import))
+    return module;
+  if (failed(canonicalise(options, **module)))
+    return failure();
   return module;
 }
 

@@ -50,7 +50,12 @@ std::unique_ptr<mlir::MLIRContext> makeContext();
 /// the output path by a failed run.
 mlir::FailureOr<CompileResult> compile(const CompileOptions &options, mlir::MLIRContext *context);
 
-/// Import and canonicalise only: where audits begin.
+/// The two phases of the front end; a caller between them sees the model as it was
+/// given.
+mlir::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>> importModel(const CompileOptions &options, mlir::MLIRContext *context,
+                                                               std::vector<std::string> *inputs = nullptr);
+llvm::LogicalResult canonicalise(const CompileOptions &options, mlir::ModuleOp module);
+/// Both, as far as options.compileTo allows.
 mlir::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>> frontEnd(const CompileOptions &options, mlir::MLIRContext *context,
                                                             std::vector<std::string> *inputs = nullptr);
 

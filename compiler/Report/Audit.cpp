@@ -1,47 +1,64 @@
 #include "compiler/Report/Audit.h"
 #include "compiler/Plan/PlanBuilder.h"
+#include "compiler/Report/Originals.h"
 #include "dialects/Onnx/IR/OnnxUtils.h"
-#include "llvm/Support/JSON.h"
 #include "passes/Codegen/Lowering.h"
-#include "targets/Target.h"
+#include "targets/CostModel.h"
+#include "targets/Placement.h"
 
 using namespace mlir;
 
 namespace tessera {
 
-unsigned AuditReport::refused() const {
-  return llvm::count_if(rows, [](const AuditRow &r) { return !r.yes; });
+bool AuditRow::runsAnywhere() const {
+  return llvm::any_of(units, [](const UnitVerdict &v) { return v.yes; });
 }
 
-static std::string operatorName(Operation *op) {
-  if (auto type = op->getAttrOfType<StringAttr>("op_type"); type && op->getName().stripDialect() == "Custom")
-    return (op->getAttrOfType<StringAttr>("domain").getValue() + "." + type.getValue()).str();
-  return op->getName().stripDialect().str();
+unsigned TargetAudit::placed(unsigned unit) const {
+  return llvm::count_if(rows, [&](const AuditRow &r) { return r.units[unit].yes; });
 }
 
-/// Verdicts by the constraints of each operator's own kernel.
-static void judge(Operation *op, AuditReport &report) {
-  if (op->hasTrait<OpTrait::IsTerminator>() || op->hasTrait<OpTrait::ConstantLike>() ||
-      !op->getName().getStringRef().starts_with("onnx.") || op->getName().stripDialect() == "NoValue")
-    return;
-  AuditRow row;
-  row.node = onnx::getNodeName(op).str();
-  row.op = operatorName(op);
-  bool structural = isControlFlow(op) || (op->getNumOperands() && isView(op));
-  if (!structural) {
-    cpu::Reasons reasons;
-    bool ok = cpu::isElementwise(op) ? succeeded(cpu::matchElementwise(op, reasons))
-                                     : cpu::findKernel(op, reasons) != nullptr;
-    row.yes = ok && reasons.empty();
-    row.reasons = reasons.all;
-  }
-  report.rows.push_back(std::move(row));
+unsigned TargetAudit::refused() const {
+  return llvm::count_if(rows, [](const AuditRow &r) { return !r.runsAnywhere(); });
 }
 
-/// Lowers everything; what fails is charged to the nodes named in the location.
-static void prove(ModuleOp module, const TargetDescription &target, AuditReport &report) {
-  std::vector<std::pair<std::string, std::string>> failures; // node, message
-  ScopedDiagnosticHandler handler(module.getContext(), [&](Diagnostic &d) {
+bool AuditReport::refused() const {
+  return llvm::any_of(targets, [](const TargetAudit &t) { return t.refused() > 0; });
+}
+
+namespace {
+
+using Failures = std::vector<std::pair<std::string, std::string>>; // node, message
+
+/// Verdicts on the canonicalised operators, shared by the targets where they do
+/// not depend on them.
+class Auditor {
+public:
+  Auditor(ModuleOp module, const Originals &originals) : module(module), originals(originals) {}
+  void prepare();
+  TargetAudit run(const TargetDescription &target);
+
+private:
+  UnitVerdict onCpu(Operation *op);
+  UnitVerdict onUnit(Operation *op, const TargetDescription &target, unsigned unit);
+  AuditRow rowOf(const Originals::Node &node, const Originals::Fate &fate, const TargetDescription &target,
+                 const Sizes &sizes);
+  void addUnnamed(TargetAudit &audit, const TargetDescription &target, const Sizes &sizes);
+  const Failures &prove(const TargetDescription &target);
+  void charge(TargetAudit &audit, const TargetDescription &target);
+
+  ModuleOp module;
+  const Originals &originals;
+  std::vector<Originals::Fate> fates;
+  std::unique_ptr<onnx::ShapeAnalysis> shapes;
+  std::map<std::string, Failures> proofs; ///< by ISA
+};
+
+} // namespace
+
+/// Collects errors with the names of the nodes they are about.
+static ScopedDiagnosticHandler collectInto(MLIRContext *context, Failures &failures) {
+  return ScopedDiagnosticHandler(context, [&failures](Diagnostic &d) {
     if (d.getSeverity() != DiagnosticSeverity::Error)
       return success();
     std::string node;
@@ -58,83 +75,174 @@ static void prove(ModuleOp module, const TargetDescription &target, AuditReport 
     failures.push_back({node, text});
     return success();
   });
-  auto func = module.lookupSymbol<func::FuncOp>("main");
-  auto lowering = lowerToDispatches(func);
-  const cpu::Isa *isa = cpu::findIsa(target.cpuVariants.back());
-  if (succeeded(lowering)) {
-    auto built = buildPlan(**lowering, isa->arch);
-    if (succeeded(built))
-      for (auto [i, source] : llvm::enumerate(built->sources)) {
-        OwningOpRef<ModuleOp> kernels = ModuleOp::create(UnknownLoc::get(module.getContext()));
-        (void)cpu::emitKernel(source, "k", *isa, *kernels);
-      }
-  }
-  for (auto &[node, text] : failures) {
-    auto row = llvm::find_if(report.rows, [&](const AuditRow &r) { return r.node == node; });
-    if (row == report.rows.end()) {
-      report.rows.push_back({node, "", false, {text}});
-      continue;
+}
+
+/// Refines types and replaces decided branches, as a compile does. What fails
+/// here fails in the proof too, which reports it.
+void Auditor::prepare() {
+  Failures ignored;
+  {
+    ScopedDiagnosticHandler handler = collectInto(module.getContext(), ignored);
+    OwningOpRef<ModuleOp> copy = module.clone();
+    auto trial = onnx::ShapeAnalysis::run(copy->lookupSymbol<func::FuncOp>("main"));
+    if (succeeded(trial)) {
+      trial->reset(); // it refers to the copy
+      auto found = onnx::ShapeAnalysis::run(module.lookupSymbol<func::FuncOp>("main"));
+      if (succeeded(found))
+        shapes = std::move(*found);
     }
-    row->yes = false;
-    row->reasons.push_back(text);
+  }
+  fates = originals.trace(module);
+}
+
+/// Views and operators with bodies are the plan's own.
+UnitVerdict Auditor::onCpu(Operation *op) {
+  UnitVerdict v;
+  if (isControlFlow(op) || (op->getNumOperands() && isView(op)))
+    return v;
+  static const TargetDescription anyCpu = [] {
+    TargetDescription t;
+    t.units.emplace_back();
+    t.units[0].backend = "cpu";
+    return t;
+  }();
+  auto faults = placementFaults(anyCpu, 0, op, Precision::F32);
+  v.reasons.assign(faults.begin(), faults.end());
+  v.yes = v.reasons.empty();
+  return v;
+}
+
+/// The reasons of the precision that is nearest to running.
+UnitVerdict Auditor::onUnit(Operation *op, const TargetDescription &target, unsigned unit) {
+  if (target.units[unit].kind == UnitKind::Cpu)
+    return onCpu(op);
+  UnitVerdict v;
+  std::optional<std::vector<std::string>> nearest;
+  for (Precision p : target.units[unit].precisions) {
+    auto faults = placementFaults(target, unit, op, p);
+    if (faults.empty())
+      v.precisions.push_back(p);
+    if (!nearest || faults.size() < nearest->size())
+      nearest.emplace(faults.begin(), faults.end());
+  }
+  v.yes = !v.precisions.empty();
+  if (!v.yes && nearest)
+    v.reasons = *nearest;
+  return v;
+}
+
+AuditRow Auditor::rowOf(const Originals::Node &node, const Originals::Fate &fate, const TargetDescription &target,
+                        const Sizes &sizes) {
+  AuditRow row{node.name, node.op, fate.rewrite, 0, {}};
+  for (Operation *op : fate.into) // each operator's time once: bodies have rows of their own
+    if (!fate.merged && !isControlFlow(op))
+      row.cpuNs += groupCostNs(target, 0, cpuPrecision(op), op, sizes);
+  for (unsigned unit = 0; unit < target.units.size(); ++unit) {
+    UnitVerdict all;
+    for (Operation *op : fate.into) {
+      UnitVerdict one = onUnit(op, target, unit);
+      all.yes &= one.yes;
+      for (std::string &reason : one.reasons)
+        if (!llvm::is_contained(all.reasons, reason))
+          all.reasons.push_back(std::move(reason));
+      bool first = op == fate.into.front();
+      if (first)
+        all.precisions = one.precisions;
+      else // a node runs in what all of its parts run in
+        llvm::erase_if(all.precisions, [&](Precision p) { return !llvm::is_contained(one.precisions, p); });
+    }
+    row.units.push_back(std::move(all));
+  }
+  return row;
+}
+
+/// Operators whose name no node of the model has get rows of their own: nothing
+/// that would have to run is left out.
+void Auditor::addUnnamed(TargetAudit &audit, const TargetDescription &target, const Sizes &sizes) {
+  llvm::DenseSet<Operation *> known;
+  for (const Originals::Fate &fate : fates)
+    known.insert(fate.into.begin(), fate.into.end());
+  module->walk<WalkOrder::PreOrder>([&](Operation *op) {
+    if (isNode(op) && !known.contains(op))
+      audit.rows.push_back(
+          rowOf({onnx::getNodeName(op).str(), operatorName(op), {}, {}, true}, {"", {op}, false}, target, sizes));
+  });
+}
+
+/// Lowers a copy of everything for the target's plainest CPU.
+const Failures &Auditor::prove(const TargetDescription &target) {
+  const cpu::Isa *isa = cpu::findIsa(target.cpuVariants.back());
+  auto [it, isNew] = proofs.try_emplace(isa->name.str());
+  if (!isNew)
+    return it->second;
+  ScopedDiagnosticHandler handler = collectInto(module.getContext(), it->second);
+  OwningOpRef<ModuleOp> copy = module.clone();
+  auto lowering = lowerToDispatches(copy->lookupSymbol<func::FuncOp>("main"));
+  if (failed(lowering))
+    return it->second;
+  auto built = buildPlan(**lowering, isa->arch);
+  if (failed(built))
+    return it->second;
+  for (auto [i, source] : llvm::enumerate(built->sources)) {
+    OwningOpRef<ModuleOp> kernels = ModuleOp::create(UnknownLoc::get(module.getContext()));
+    (void)cpu::emitKernel(source, "k", *isa, *kernels);
+  }
+  return it->second;
+}
+
+void Auditor::charge(TargetAudit &audit, const TargetDescription &target) {
+  for (auto &[node, text] : prove(target)) {
+    auto row = llvm::find_if(audit.rows, [&, &name = node](const AuditRow &r) { return r.node == name; });
+    if (row == audit.rows.end()) {
+      audit.rows.push_back({node, "", "", 0, std::vector<UnitVerdict>(target.units.size())});
+      row = std::prev(audit.rows.end());
+    }
+    row->units[0].yes = false;
+    row->units[0].reasons.push_back(text);
   }
 }
 
-FailureOr<AuditReport> audit(const CompileOptions &options, MLIRContext *context) {
-  auto target = findTarget(options.target);
-  if (!target)
-    return emitError(UnknownLoc::get(context), toString(target.takeError()));
-  auto module = frontEnd(options, context);
+TargetAudit Auditor::run(const TargetDescription &target) {
+  TargetAudit audit;
+  audit.target = target.name;
+  for (const Unit &unit : target.units)
+    audit.units.push_back(unit.name);
+  Sizes sizes;
+  if (shapes)
+    sizes = Sizes(*shapes);
+  for (auto [node, fate] : llvm::zip(originals.nodes, fates))
+    audit.rows.push_back(rowOf(node, fate, target, sizes));
+  addUnnamed(audit, target, sizes);
+  audit.assumedSizes = sizes.assumed;
+  if (audit.placed(0) == audit.rows.size())
+    charge(audit, target);
+  return audit;
+}
+
+FailureOr<AuditReport> audit(const CompileOptions &options, ArrayRef<std::string> names, MLIRContext *context) {
+  std::vector<TargetDescription> targets;
+  std::vector<std::string> wanted(names.begin(), names.end());
+  if (wanted.empty())
+    wanted.push_back(options.target);
+  for (const std::string &name : wanted) {
+    auto target = findTarget(name);
+    if (!target)
+      return emitError(UnknownLoc::get(context), toString(target.takeError()));
+    targets.push_back(std::move(*target));
+  }
+  auto module = importModel(options, context);
   if (failed(module))
     return failure();
+  Originals originals(**module);
+  if (failed(canonicalise(options, **module)))
+    return failure();
+  Auditor auditor(**module, originals);
+  auditor.prepare();
   AuditReport report;
   report.model = options.model;
-  report.target = target->name;
-  (*module)->walk<WalkOrder::PreOrder>([&](Operation *op) { judge(op, report); });
-  if (report.refused() == 0)
-    prove(**module, *target, report);
+  for (const TargetDescription &target : targets)
+    report.targets.push_back(auditor.run(target));
   return report;
-}
-
-void printText(const AuditReport &report, llvm::raw_ostream &os) {
-  unsigned no = report.refused();
-  os << report.model << " on " << report.target << ": " << report.rows.size() - no << " of " << report.rows.size()
-     << " operators run on the CPU\n";
-  std::map<std::string, std::vector<const AuditRow *>> byReason;
-  for (const AuditRow &row : report.rows)
-    for (const std::string &reason : row.reasons)
-      byReason[reason].push_back(&row);
-  for (auto &[reason, rows] : byReason) {
-    os << "\nno: " << reason << "\n";
-    for (const AuditRow *row : rows)
-      os << "  " << row->node << " (" << row->op << ")\n";
-  }
-}
-
-void printJson(const AuditReport &report, llvm::raw_ostream &os) {
-  llvm::json::OStream json(os, 1);
-  json.object([&] {
-    json.attribute("schema", "tessera.audit/1");
-    json.attribute("model", report.model);
-    json.attribute("target", report.target);
-    json.attribute("operators", static_cast<int64_t>(report.rows.size()));
-    json.attribute("refused", static_cast<int64_t>(report.refused()));
-    json.attributeArray("nodes", [&] {
-      for (const AuditRow &row : report.rows)
-        json.object([&] {
-          json.attribute("node", llvm::json::fixUTF8(row.node));
-          json.attribute("operator", row.op);
-          json.attributeObject("cpu", [&] {
-            json.attribute("verdict", row.yes ? "yes" : "no");
-            json.attributeArray("reasons", [&] {
-              for (const std::string &r : row.reasons)
-                json.value(llvm::json::fixUTF8(r));
-            });
-          });
-        });
-    });
-  });
-  os << "\n";
 }
 
 } // namespace tessera

@@ -3,25 +3,50 @@
 #define TESSERA_COMPILER_REPORT_AUDIT_H
 
 #include "compiler/Driver/Driver.h"
+#include "targets/Target.h"
 
 namespace tessera {
 
-struct AuditRow {
-  std::string node, op;
+/// One node on one unit.
+struct UnitVerdict {
   bool yes = true;
-  std::vector<std::string> reasons; ///< all failing constraints; empty for yes
+  std::vector<Precision> precisions; ///< those in which it runs; empty on a CPU
+  std::vector<std::string> reasons;  ///< all failing constraints; empty for yes
 };
 
-struct AuditReport {
-  std::string model, target;
+/// One node of the model as it was given.
+struct AuditRow {
+  std::string node, op;
+  /// What was done to it before the verdict: "rewritten to Reshape, MatMul";
+  /// empty if it was judged as it is.
+  std::string rewrite;
+  int64_t cpuNs = 0;              ///< estimated time on the target's CPU of what it became; 0 if merged
+  std::vector<UnitVerdict> units; ///< as the target's units
+  bool runsAnywhere() const;
+};
+
+struct TargetAudit {
+  std::string target;
+  std::vector<std::string> units;
   std::vector<AuditRow> rows; ///< in the model's order
+  bool assumedSizes = false;  ///< costs took open dimensions at their least
+  unsigned placed(unsigned unit) const;
+  /// Nodes that no unit can run.
   unsigned refused() const;
 };
 
-/// Audits the model for the target's CPU. A verdict is proven: after the
-/// constraints, the whole model is lowered and every kernel emitted; what fails
-/// there is a `no` as well. Fails only if the model cannot be imported.
-mlir::FailureOr<AuditReport> audit(const CompileOptions &options, mlir::MLIRContext *context);
+struct AuditReport {
+  std::string model;
+  std::vector<TargetAudit> targets;
+  bool refused() const;
+};
+
+/// Audits the model for every target of `targets` (names or files;
+/// options.target if empty). A verdict is proven: a CPU's by lowering the whole
+/// model and emitting every kernel, an NPU's by really lowering the operator.
+/// Fails only if the model cannot be imported or a target is unknown.
+mlir::FailureOr<AuditReport> audit(const CompileOptions &options, llvm::ArrayRef<std::string> targets,
+                                   mlir::MLIRContext *context);
 
 void printText(const AuditReport &report, llvm::raw_ostream &os);
 void printJson(const AuditReport &report, llvm::raw_ostream &os);

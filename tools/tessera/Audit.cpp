@@ -1,6 +1,6 @@
 #include "compiler/Report/Audit.h"
-#include "llvm/Support/FileSystem.h"
 #include "tools/tessera/Commands.h"
+#include "llvm/Support/FileSystem.h"
 
 namespace tessera::tool {
 
@@ -8,16 +8,31 @@ void addAudit(CLI::App &app, int &status) {
   auto options = std::make_shared<CompileOptions>();
   auto format = std::make_shared<std::string>("text");
   CLI::App *command = app.add_subcommand("audit", "Say which operator can run where, and why not");
+  auto targets = std::make_shared<std::vector<std::string>>();
   addModelOptions(*command, *options);
-  command->add_option("--format", *format, "text or json")->check(CLI::IsMember({"text", "json"}))->capture_default_str();
+  command->remove_option(command->get_option("--target"));
+  command
+      ->add_option("--target", *targets,
+                   "Built-in target name or a .yaml file (see `tessera targets "
+                   "list`). Repeatable: several make a\n"
+                   "matrix of operators against units")
+      ->default_str(options->target);
+  command->add_option("--format", *format, "text or json")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->capture_default_str();
   command->add_option("-o,--output", options->output, "Report file (default: stdout)");
-  command->footer("Exit status 1 if an operator can run nowhere.\n\n"
-                  "Example:\n  tessera audit model.onnx --target host-x86-64 --format json -o audit.json");
+  command->footer("A node runs as it is (yes), after a rewrite (yes-after), or not (no, "
+                  "with every reason). Reasons\n"
+                  "are ordered by the CPU's estimated time of the nodes they keep from a "
+                  "unit.\n"
+                  "Exit status 1 if an operator can run nowhere on some target.\n\n"
+                  "Example:\n  tessera audit model.onnx --target host-x86-64 --target "
+                  "rk3588-sim --format json -o audit.json");
   command->callback([=, &status] {
     options->progress = progressOnTerminal();
     auto context = makeContext();
     printDiagnostics(*context);
-    auto report = audit(*options, context.get());
+    auto report = audit(*options, *targets, context.get());
     endProgress();
     if (mlir::failed(report)) {
       status = refused();

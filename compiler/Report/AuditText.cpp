@@ -1,0 +1,179 @@
+// The audit as text and as JSON.
+#include "compiler/Report/Audit.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/Format.h"
+#include "llvm/Support/JSON.h"
+
+using namespace llvm;
+
+namespace tessera {
+
+static std::string precisions(const UnitVerdict &v) {
+  return join(map_range(v.precisions, [](Precision p) { return precisionName(p).str(); }), ", ");
+}
+
+namespace {
+/// Nodes that one reason keeps from a unit.
+struct ReasonGroup {
+  std::string reason;
+  std::vector<const AuditRow *> rows;
+  int64_t ns = 0;
+};
+} // namespace
+
+/// Costliest first; a node with several reasons is in the group of each.
+static std::vector<ReasonGroup> groupByReason(const TargetAudit &audit, unsigned unit) {
+  std::map<std::string, ReasonGroup> byReason;
+  for (const AuditRow &row : audit.rows)
+    for (const std::string &reason : row.units[unit].reasons) {
+      ReasonGroup &g = byReason[reason];
+      g.reason = reason;
+      g.rows.push_back(&row);
+      g.ns += row.cpuNs;
+    }
+  std::vector<ReasonGroup> groups;
+  for (auto &[reason, g] : byReason)
+    groups.push_back(std::move(g));
+  llvm::sort(groups, [](const ReasonGroup &a, const ReasonGroup &b) {
+    return a.ns != b.ns ? a.ns > b.ns : a.reason < b.reason;
+  });
+  return groups;
+}
+
+static int64_t totalNs(const TargetAudit &audit) {
+  int64_t ns = 0;
+  for (const AuditRow &row : audit.rows)
+    ns += row.cpuNs;
+  return ns;
+}
+
+static void printReasons(const TargetAudit &audit, unsigned unit, raw_ostream &os) {
+  bool several = audit.units.size() > 1;
+  int64_t all = std::max<int64_t>(totalNs(audit), 1);
+  for (const ReasonGroup &g : groupByReason(audit, unit)) {
+    os << "\nno" << (several ? " on " + audit.units[unit] : "") << ": " << g.reason;
+    if (several)
+      os << " (" << g.rows.size() << (g.rows.size() == 1 ? " node, " : " nodes, ") << format("%.1f", 100.0 * g.ns / all)
+         << " % of the CPU's time)";
+    os << "\n";
+    for (const AuditRow *row : g.rows) {
+      os << "  " << row->node << " (" << row->op << ")";
+      if (!row->rewrite.empty())
+        os << " after: " << row->rewrite;
+      os << "\n";
+    }
+  }
+}
+
+static void printTarget(const AuditReport &report, const TargetAudit &audit, raw_ostream &os) {
+  os << report.model << " on " << audit.target << ": " << audit.placed(0) << " of " << audit.rows.size()
+     << " operators run on the CPU";
+  int64_t all = std::max<int64_t>(totalNs(audit), 1);
+  for (unsigned unit = 1; unit < audit.units.size(); ++unit) {
+    int64_t ns = 0;
+    for (const AuditRow &row : audit.rows)
+      ns += row.units[unit].yes ? row.cpuNs : 0;
+    os << ", " << audit.placed(unit) << " on " << audit.units[unit] << " (" << format("%.1f", 100.0 * ns / all)
+       << " % of the CPU's time)";
+  }
+  os << "\n";
+  if (audit.assumedSizes && audit.units.size() > 1)
+    os << "times take every open dimension at its least; --dim fixes it\n";
+  for (unsigned unit = 0; unit < audit.units.size(); ++unit)
+    printReasons(audit, unit, os);
+}
+
+/// Operators against units of all targets, "placed/all" in each cell.
+static void printMatrix(const AuditReport &report, raw_ostream &os) {
+  using Cell = std::pair<unsigned, unsigned>;
+  std::map<std::string, std::vector<Cell>> byOperator;
+  std::vector<std::string> heads;
+  size_t column = 0;
+  for (const TargetAudit &audit : report.targets)
+    for (unsigned unit = 0; unit < audit.units.size(); ++unit, ++column) {
+      heads.push_back(audit.target + ":" + audit.units[unit]);
+      for (const AuditRow &row : audit.rows) {
+        auto &cells = byOperator[row.op];
+        cells.resize(std::max(cells.size(), column + 1));
+        cells[column].first += row.units[unit].yes;
+        ++cells[column].second;
+      }
+    }
+  size_t width = 8;
+  for (auto &[op, cells] : byOperator)
+    width = std::max(width, op.size());
+  os << left_justify("operator", width);
+  for (const std::string &head : heads)
+    os << "  " << right_justify(head, 9);
+  os << "\n";
+  for (auto &[op, cells] : byOperator) {
+    cells.resize(heads.size());
+    os << left_justify(op, width);
+    for (auto [cell, head] : zip(cells, heads))
+      os << "  "
+         << right_justify(std::to_string(cell.first) + "/" + std::to_string(cell.second),
+                          std::max<size_t>(head.size(), 9));
+    os << "\n";
+  }
+  os << "\n";
+}
+
+void printText(const AuditReport &report, raw_ostream &os) {
+  if (report.targets.size() > 1)
+    printMatrix(report, os);
+  for (auto [i, audit] : enumerate(report.targets)) {
+    if (i)
+      os << "\n";
+    printTarget(report, audit, os);
+  }
+}
+
+static void printVerdict(const AuditRow &row, const UnitVerdict &v, json::OStream &json) {
+  json.attribute("verdict", !v.yes ? "no" : row.rewrite.empty() ? "yes" : "yes-after");
+  if (v.yes && !row.rewrite.empty())
+    json.attribute("after", json::fixUTF8(row.rewrite));
+  if (!v.precisions.empty())
+    json.attribute("precisions", precisions(v));
+  json.attributeArray("reasons", [&] {
+    for (const std::string &r : v.reasons)
+      json.value(json::fixUTF8(r));
+  });
+}
+
+static void printTarget(const TargetAudit &audit, json::OStream &json) {
+  json.attribute("target", audit.target);
+  json.attribute("operators", static_cast<int64_t>(audit.rows.size()));
+  json.attribute("refused", static_cast<int64_t>(audit.refused()));
+  json.attribute("sizes_assumed", audit.assumedSizes);
+  json.attributeObject("placed", [&] {
+    for (unsigned unit = 0; unit < audit.units.size(); ++unit)
+      json.attribute(audit.units[unit], static_cast<int64_t>(audit.placed(unit)));
+  });
+  json.attributeArray("nodes", [&] {
+    for (const AuditRow &row : audit.rows)
+      json.object([&] {
+        json.attribute("node", json::fixUTF8(row.node));
+        json.attribute("operator", row.op);
+        json.attribute("cpu_ns", row.cpuNs);
+        json.attributeObject("units", [&] {
+          for (auto [unit, v] : zip(audit.units, row.units))
+            json.attributeObject(unit, [&, &v = v] { printVerdict(row, v, json); });
+        });
+      });
+  });
+}
+
+void printJson(const AuditReport &report, raw_ostream &os) {
+  json::OStream json(os, 1);
+  json.object([&] {
+    json.attribute("schema", "tessera.audit/2");
+    json.attribute("model", report.model);
+    json.attributeArray("targets", [&] {
+      for (const TargetAudit &audit : report.targets)
+        json.object([&] { printTarget(audit, json); });
+    });
+  });
+  os << "\n";
+}
+
+} // namespace tessera
