@@ -305,8 +305,8 @@ void SubjectFinder::findShape() {
   switch (c.subject) {
   case Subject::Rank:
     f.label = ofTensor("rank");
-    for (const Tensor &t : tensors())
-      if (RankedTensorType type = tensorType(t.value))
+    for (const Tensor &t : tensors()) // a variadic operand's tensors are told once
+      if (RankedTensorType type = tensorType(t.value); type && !is_contained(f.numbers, double(type.getRank())))
         f.numbers.push_back(type.getRank());
     return;
   case Subject::Dim:

@@ -40,7 +40,7 @@ public:
 
 private:
   UnitVerdict onCpu(Operation *op);
-  UnitVerdict onUnit(Operation *op, const TargetDescription &target, unsigned unit);
+  UnitVerdict onUnit(Operation *op, const TargetDescription &target, unsigned index);
   AuditRow rowOf(const Originals::Node &node, const Originals::Fate &fate, const TargetDescription &target,
                  const Sizes &sizes);
   void addUnnamed(TargetAudit &audit, const TargetDescription &target, const Sizes &sizes);
@@ -112,22 +112,27 @@ UnitVerdict Auditor::onCpu(Operation *op) {
   return v;
 }
 
-/// The reasons of the precision that is nearest to running.
-UnitVerdict Auditor::onUnit(Operation *op, const TargetDescription &target, unsigned unit) {
-  if (target.units[unit].kind == UnitKind::Cpu)
+/// The reasons are those of the precision that is nearest to running: one that the
+/// unit has a rule for, then the one with fewer.
+UnitVerdict Auditor::onUnit(Operation *op, const TargetDescription &target, unsigned index) {
+  const Unit &unit = target.units[index];
+  if (unit.kind == UnitKind::Cpu)
     return onCpu(op);
   UnitVerdict v;
-  std::optional<std::vector<std::string>> nearest;
-  for (Precision p : target.units[unit].precisions) {
-    auto faults = placementFaults(target, unit, op, p);
+  std::pair<bool, size_t> nearest{true, SIZE_MAX};
+  for (Precision p : unit.precisions) {
+    auto faults = placementFaults(target, index, op, p);
     if (faults.empty())
       v.precisions.push_back(p);
-    if (!nearest || faults.size() < nearest->size())
-      nearest.emplace(faults.begin(), faults.end());
+    std::pair<bool, size_t> distance{findRule(unit, op, p) == nullptr, faults.size()};
+    if (distance < nearest) {
+      nearest = distance;
+      v.reasons.assign(faults.begin(), faults.end());
+    }
   }
   v.yes = !v.precisions.empty();
-  if (!v.yes && nearest)
-    v.reasons = *nearest;
+  if (v.yes)
+    v.reasons.clear();
   return v;
 }
 

@@ -15,27 +15,38 @@ static std::string precisions(const UnitVerdict &v) {
 namespace {
 /// Nodes that one reason keeps from a unit.
 struct ReasonGroup {
-  std::string reason;
-  std::vector<const AuditRow *> rows;
+  std::string title;
+  std::vector<std::pair<const AuditRow *, std::string>> rows; ///< with what the title leaves out
   int64_t ns = 0;
 };
 } // namespace
 
+/// Every tensor of an operator may have the same open dimension: one group for all.
+static StringRef titleOf(StringRef reason) {
+  return reason.ends_with(" is not static") ? StringRef("a dimension is not static") : reason;
+}
+
 /// Costliest first; a node with several reasons is in the group of each.
 static std::vector<ReasonGroup> groupByReason(const TargetAudit &audit, unsigned unit) {
-  std::map<std::string, ReasonGroup> byReason;
+  std::map<std::string, ReasonGroup> byTitle;
   for (const AuditRow &row : audit.rows)
     for (const std::string &reason : row.units[unit].reasons) {
-      ReasonGroup &g = byReason[reason];
-      g.reason = reason;
-      g.rows.push_back(&row);
-      g.ns += row.cpuNs;
+      std::string title = titleOf(reason).str();
+      ReasonGroup &g = byTitle[title];
+      g.title = title;
+      if (g.rows.empty() || g.rows.back().first != &row) {
+        g.rows.push_back({&row, ""});
+        g.ns += row.cpuNs;
+      }
+      std::string &detail = g.rows.back().second;
+      if (title != reason)
+        detail += (detail.empty() ? "" : ", ") + StringRef(reason).drop_back(strlen(" is not static")).str();
     }
   std::vector<ReasonGroup> groups;
-  for (auto &[reason, g] : byReason)
+  for (auto &[title, g] : byTitle)
     groups.push_back(std::move(g));
   llvm::sort(groups, [](const ReasonGroup &a, const ReasonGroup &b) {
-    return a.ns != b.ns ? a.ns > b.ns : a.reason < b.reason;
+    return a.ns != b.ns ? a.ns > b.ns : a.title < b.title;
   });
   return groups;
 }
@@ -51,15 +62,17 @@ static void printReasons(const TargetAudit &audit, unsigned unit, raw_ostream &o
   bool several = audit.units.size() > 1;
   int64_t all = std::max<int64_t>(totalNs(audit), 1);
   for (const ReasonGroup &g : groupByReason(audit, unit)) {
-    os << "\nno" << (several ? " on " + audit.units[unit] : "") << ": " << g.reason;
+    os << "\nno" << (several ? " on " + audit.units[unit] : "") << ": " << g.title;
     if (several)
       os << " (" << g.rows.size() << (g.rows.size() == 1 ? " node, " : " nodes, ") << format("%.1f", 100.0 * g.ns / all)
          << " % of the CPU's time)";
     os << "\n";
-    for (const AuditRow *row : g.rows) {
+    for (auto &[row, detail] : g.rows) {
       os << "  " << row->node << " (" << row->op << ")";
+      if (!detail.empty())
+        os << ": " << detail;
       if (!row->rewrite.empty())
-        os << " after: " << row->rewrite;
+        os << ", " << row->rewrite;
       os << "\n";
     }
   }
