@@ -7,6 +7,8 @@
 #include "dialects/Tsr/IR/TsrDialect.h"
 #include "mlir/Transforms/Passes.h"
 #include "passes/Codegen/Passes.h"
+#include "mlir/Dialect/Tosa/IR/TosaOps.h"
+#include "targets/Tosa/Segment.h"
 
 using namespace mlir;
 
@@ -15,7 +17,7 @@ namespace tessera {
 void registerDialects(DialectRegistry &registry) {
   registry.insert<onnx::OnnxDialect, tsr::TsrDialect, func::FuncDialect, arith::ArithDialect,
                   cf::ControlFlowDialect, math::MathDialect, scf::SCFDialect,
-                  vector::VectorDialect, LLVM::LLVMDialect>();
+                  vector::VectorDialect, LLVM::LLVMDialect, mlir::tosa::TosaDialect>();
   onnx::setModelImporter(importModel);
 }
 
@@ -26,6 +28,7 @@ void registerPasses() {
   registerSymbolDCEPass();
   onnx::registerPrintShapesPass();
   onnx::registerCanonicalisePasses();
+  tosa::registerTosaPasses();
 }
 
 } // namespace tessera

@@ -13,6 +13,7 @@
 #include "passes/Canonicalise/Passes.h"
 #include "passes/Codegen/Lowering.h"
 #include "targets/Target.h"
+#include "targets/Tosa/Segment.h"
 
 using namespace mlir;
 
@@ -165,6 +166,13 @@ FailureOr<CompileResult> compile(const CompileOptions &options, MLIRContext *con
   };
   auto func = (*module)->lookupSymbol<func::FuncOp>("main");
   assert(func && "the importer names the graph main");
+  if (!options.viaTosa.empty()) {
+    auto trip = tosa::parseRoundTrip(options.viaTosa);
+    if (!trip)
+      return emitError(loc, "--via-tosa: '") << options.viaTosa << "' is not PRECISION[,dump=DIR][,only=N][,minimum=N]";
+    if (failed(tosa::roundTrip(func, *trip)))
+      return failure();
+  }
 
   progress(Phase::Groups);
   auto lowering = lowerToDispatches(func);

@@ -30,6 +30,7 @@ struct CompileOptions {
   std::vector<std::string> variants; ///< restricts the target's ISA variants; empty: all
   bool strict = false;              ///< --fp-mode strict
   std::string depfile;
+  std::string viaTosa;              ///< for tests: what is sent through the TOSA file, see parseRoundTrip()
   std::string dumpAfter;            ///< phase word, or empty
   std::optional<Phase> compileTo;   ///< stop after this phase
   llvm::raw_ostream *dumpStream = nullptr;

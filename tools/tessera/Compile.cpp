@@ -14,6 +14,8 @@ void addCompile(CLI::App &app, int &status) {
   command->add_option("--depfile", options->depfile, "Write the files that were read, in Makefile syntax");
   command->add_option("--dump-after", options->dumpAfter, "Print the IR after a phase to stdout");
   command->add_option("--compile-to", *to, "Stop after a phase");
+  command->add_option("--via-tosa", options->viaTosa, "For tests: send what lowers through the TOSA file and back")
+      ->group("");
   command->add_flag("-q,--quiet", *quiet, "No summary");
   std::string phases;
 #define TESSERA_PHASE(id, word, text) phases += std::string("  ") + word + ": " + text + "\n";
