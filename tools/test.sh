@@ -92,6 +92,7 @@ if [[ -x $build/bin/tessera ]]; then
   suite loader "$python" test/e2e/loader/loader.py
   suite graphs "$python" test/e2e/graphs.py
   suite partition "$python" test/e2e/partition.py
+  suite devices "$python" test/e2e/devices.py
   if [[ -z $full ]]; then
     suite bundle "$python" test/e2e/bundle.py --bytes 300
     suite models "$python" test/e2e/models.py magika silero_vad ppocr_cls

@@ -34,7 +34,7 @@ using format::SegmentKind;
 using Digest = std::array<uint8_t, kHashBytes>;
 
 static_assert(int(ScalarOp::TruncDiv) == int(format::ScalarOp::TruncDiv) &&
-                  int(CommandKind::Fill) == int(format::CommandKind::Fill) &&
+                  int(CommandKind::Launch) == int(format::CommandKind::Launch) &&
                   int(BufferKind::State) == int(format::BufferKind::State),
               "Plan.h and bundle.fbs are out of step");
 
@@ -255,8 +255,10 @@ llvm::Error buildManifest(Builder &fbb, const Plan &plan,
   std::vector<Offset<format::Entry>> entries = {
       CreateEntry(fbb, entryName, inputs, outputs, prepareVector, rangeVector)};
 
-  std::vector<Offset<format::Device>> devices = {
-      format::CreateDeviceDirect(fbb, "cpu", "cpu")};
+  std::vector<Offset<format::Device>> devices;
+  for (const PlanDevice &device : plan.devices)
+    devices.push_back(format::CreateDeviceDirect(fbb, device.name.c_str(),
+                                                 device.kind.c_str()));
   std::vector<Offset<format::Pool>> pools;
   for (const PlanPool &pool : plan.pools)
     pools.push_back(format::CreatePoolDirect(fbb, pool.name.c_str(),
@@ -271,8 +273,13 @@ llvm::Error buildManifest(Builder &fbb, const Plan &plan,
     scalars.emplace_back(s.imm, s.dst, s.a, s.b, s.c, format::ScalarOp(s.op), 0,
                          0, 0);
   std::vector<format::Command> commands;
+  uint32_t firstArtefact = firstCode + uint32_t(plan.variants.size());
   for (const PlanCommand &c : plan.commands)
-    commands.emplace_back(c.a, c.b, c.c, c.d, c.e, c.f,
+    commands.emplace_back(c.a, c.b,
+                          c.kind == CommandKind::Launch && c.c != kNone
+                              ? firstArtefact + c.c
+                              : c.c,
+                          c.d, c.e, c.f,
                           format::CommandKind(c.kind), c.device,
                           c.flushDenormals ? 1 : 0);
 
@@ -343,10 +350,11 @@ void put(uint8_t *at, uint64_t value, int bytes) {
 }
 
 std::array<uint8_t, kHeaderBytes> makeHeader(uint64_t fileBytes,
+                                             uint32_t version,
                                              const Builder &manifest) {
   std::array<uint8_t, kHeaderBytes> header = {};
   std::memcpy(header.data(), format::kMagic, sizeof(format::kMagic));
-  put(&header[format::kVersionAt], format::kFormatVersion, 4);
+  put(&header[format::kVersionAt], version, 4);
   put(&header[format::kHeaderBytesAt], kHeaderBytes, 4);
   put(&header[format::kFileBytesAt], fileBytes, 8);
   put(&header[format::kManifestOffsetAt], kHeaderBytes, 8);
@@ -432,6 +440,9 @@ llvm::Expected<BundleStats> writeBundle(const Plan &plan,
         {SegmentKind::Code, variant.name, 0, variant.image.size(), {}});
     stats.codeBytes += variant.image.size();
   }
+  for (const PlanArtefact &artefact : plan.artefacts)
+    segments.push_back(
+        {SegmentKind::Device, artefact.name, 0, artefact.size, {}});
   for (SegmentPlan &segment : segments)
     segment.chunks.resize(llvm::divideCeil(segment.size, kChunkBytes));
 
@@ -466,13 +477,22 @@ llvm::Expected<BundleStats> writeBundle(const Plan &plan,
     code.write(plan.variants[i].image.data(), plan.variants[i].image.size());
     code.finish();
   }
+  for (size_t i = 0; i < plan.artefacts.size(); ++i) {
+    SegmentStream bytes(os, segments[firstCode + plan.variants.size() + i]);
+    bytes.write(plan.artefacts[i].data, plan.artefacts[i].size);
+    bytes.finish();
+  }
 
   Builder manifest(1 << 16);
   if (auto error = buildManifest(manifest, plan, *layout, segments, firstCode))
     return std::move(error);
   if (manifest.GetSize() != sizing.GetSize())
     return llvm::createStringError("internal: the manifest changed its size");
-  auto header = makeHeader(fileBytes, manifest);
+  bool plain = plan.devices.size() == 1 && plan.artefacts.empty();
+  auto header = makeHeader(fileBytes,
+                           plain ? format::kFormatVersion
+                                 : format::kFormatVersionDevices,
+                           manifest);
   os.seek(0);
   os.write(reinterpret_cast<const char *>(header.data()), header.size());
   os.write(reinterpret_cast<const char *>(manifest.GetBufferPointer()),

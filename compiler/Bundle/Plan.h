@@ -32,13 +32,13 @@ struct PlanScalar {
 
 enum class CommandKind : uint8_t {
   Dispatch, Scalars, Copy, Jump, BranchZero, Allocate, Release, Bind, Check,
-  Fence, Fill, StoreInt
+  Fence, Fill, StoreInt, Launch
 };
 
 struct PlanCommand {
   CommandKind kind = CommandKind::Dispatch;
   uint32_t a = kNone, b = kNone, c = kNone, d = kNone, e = kNone, f = kNone;
-  uint8_t device = 0;
+  uint8_t device = 0; ///< who executes it: not 0 in the range of a Launch
   bool flushDenormals = false;
 };
 
@@ -89,7 +89,7 @@ struct PlanVariant {
 
 struct PlanPool {
   std::string name;
-  uint8_t device = 0;
+  uint8_t device = 0; ///< whose memory it is; the CPU reaches all pools
   uint64_t staticBytes = 0;
   uint32_t alignment = 64;
   bool growing = false; ///< buffers in it exist from Allocate to Release
@@ -105,6 +105,18 @@ struct PlanConstant {
   std::shared_ptr<const void> owner;
 };
 
+/// Who executes commands; number 0 is the CPU.
+struct PlanDevice {
+  std::string name, kind;
+};
+
+/// What a device's own tool chain made of a segment: carried, hashed, shown.
+struct PlanArtefact {
+  std::string name;
+  const char *data = nullptr;
+  uint64_t size = 0; ///< alive as long as the module is
+};
+
 struct Plan {
   std::vector<PlanTensor> inputs, outputs;
   std::vector<PlanBuffer> buffers;
@@ -118,6 +130,8 @@ struct Plan {
   std::vector<PlanConstant> constants;  ///< parallel to the Constant buffers, by `constantOf`
   std::vector<uint32_t> constantOf;     ///< buffer -> constant or kNone
   std::vector<std::string> strings;
+  std::vector<PlanDevice> devices = {{"cpu", "cpu"}};
+  std::vector<PlanArtefact> artefacts;  ///< one Device segment each; Launch.c counts in them
   uint32_t registers = 0;
   std::vector<std::string> provenanceOptions;
   std::string modelHash, target, tool;

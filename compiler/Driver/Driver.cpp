@@ -12,6 +12,7 @@
 #include "mlir/Pass/PassManager.h"
 #include "passes/Canonicalise/Passes.h"
 #include "passes/Codegen/Lowering.h"
+#include "passes/Partition/WrapSegment.h"
 #include "targets/Target.h"
 #include "targets/Tosa/Segment.h"
 
@@ -174,6 +175,8 @@ FailureOr<CompileResult> compile(const CompileOptions &options, MLIRContext *con
       return failure();
   }
 
+  if (failed(wrapNamedNodes(func, options.segments)))
+    return failure();
   progress(Phase::Groups);
   auto lowering = lowerToDispatches(func);
   if (failed(lowering))
@@ -195,6 +198,8 @@ FailureOr<CompileResult> compile(const CompileOptions &options, MLIRContext *con
     plan.provenanceOptions.push_back("--dim " + d);
   if (options.strict)
     plan.provenanceOptions.push_back("--fp-mode strict");
+  for (const std::string &s : options.segments)
+    plan.provenanceOptions.push_back("--segment " + s);
   auto memory = planMemory(plan);
   if (!memory)
     return emitError(loc, toString(memory.takeError()));

@@ -29,6 +29,7 @@ struct CompileOptions {
   std::vector<std::string> dims;    ///< texts of --dim
   std::vector<std::string> variants; ///< restricts the target's ISA variants; empty: all
   bool strict = false;              ///< --fp-mode strict
+  std::vector<std::string> segments; ///< for tests: nodes that another device computes (wrapNamedNodes)
   std::string depfile;
   std::string viaTosa;              ///< for tests: what is sent through the TOSA file, see parseRoundTrip()
   std::string dumpAfter;            ///< phase word, or empty

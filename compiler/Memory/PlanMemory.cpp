@@ -1,5 +1,6 @@
 #include "compiler/Memory/PlanMemory.h"
 
+#include "compiler/Memory/LaunchValidator.h"
 #include "compiler/Memory/MemoryProblem.h"
 
 #include <algorithm>
@@ -79,6 +80,7 @@ private:
     case CommandKind::Release:
     case CommandKind::Check:
     case CommandKind::Fence:
+    case CommandKind::Launch:
       break;
     }
     // Places of the planned pool are exchanged for the rest of the run.
@@ -164,6 +166,8 @@ llvm::Expected<MemoryReport> planMemory(Plan &plan) {
     }
     report.pools.push_back(std::move(row));
   }
+  if (auto fault = validateLaunches(plan))
+    return llvm::createStringError("internal: the plan's launches are invalid: %s", fault->c_str());
   return report;
 }
 

@@ -56,6 +56,8 @@ void PlanBuilder::emitScalar(const PlanScalar &s, bool prepare) {
     prepareScalars.push_back(s);
     return;
   }
+  if (device)
+    rangeFault = "has a size that only a run knows";
   if (plan.commands.empty() || plan.commands.back().kind != CommandKind::Scalars || labelHere)
     command({.kind = CommandKind::Scalars, .a = static_cast<uint32_t>(runScalars.size()), .b = 0});
   ++plan.commands.back().b;
@@ -142,6 +144,8 @@ uint32_t PlanBuilder::newTemporary(Sym size, StringRef name) {
   if (auto bytes = size->constant()) {
     id = newBuffer(BufferKind::Temporary, name);
     plan.buffers[id].sizeBytes = *bytes;
+    if (device)
+      plan.buffers[id].pool = poolOf(device, /*shared=*/false);
   } else if (knownAtPrepare(size)) {
     uint32_t r = reg(size);
     id = newBuffer(BufferKind::Temporary, name);
@@ -164,6 +168,7 @@ uint32_t PlanBuilder::rootOf(uint32_t buffer) {
 
 /// Notes that the next command reads or writes `buffer`.
 uint32_t PlanBuilder::use(uint32_t buffer) {
+  settle(buffer);
   uint32_t now = plan.commands.size();
   for (uint32_t b = buffer;; b = plan.buffers[b].aliasOf) {
     plan.buffers[b].lastCommand = std::max(plan.buffers[b].lastCommand, now);
@@ -194,7 +199,8 @@ uint32_t PlanBuilder::constantBuffer(ElementsAttr attr, std::optional<cpu::Packe
   return id;
 }
 
-uint32_t PlanBuilder::bufferOf(Value v) {
+/// The buffer of `v`, in whichever memory it lies.
+uint32_t PlanBuilder::residence(Value v) {
   if (auto it = buffers.find(v); it != buffers.end())
     return it->second;
   ElementsAttr constant = onnx::getConstant(v);
@@ -202,10 +208,19 @@ uint32_t PlanBuilder::bufferOf(Value v) {
   return buffers[v] = constantBuffer(constant, std::nullopt, onnx::getNodeName(v.getDefiningOp()));
 }
 
+/// The buffer of `v` for a command that is built now.
+uint32_t PlanBuilder::bufferOf(Value v) {
+  uint32_t id = residence(v);
+  return device || reachesCpu(id) ? id : mirror(id, 0);
+}
+
 // --- commands ----------------------------------------------------------------------
 
 uint32_t PlanBuilder::command(PlanCommand c) {
+  if (c.kind == CommandKind::Jump || c.kind == CommandKind::BranchZero)
+    fenceAll(); // no launch is under way on one path only
   labelHere = false;
+  c.device = device;
   plan.commands.push_back(c);
   return plan.commands.size() - 1;
 }
@@ -217,6 +232,8 @@ uint32_t PlanBuilder::label() {
 }
 
 void PlanBuilder::copy(uint32_t from, uint32_t to, uint32_t bytesReg, uint32_t toOffset) {
+  settle(from); // before either is noted: a fence is a command too
+  settle(to);
   use(from);
   use(to);
   command({.kind = CommandKind::Copy, .a = from, .b = to, .c = bytesReg, .d = toOffset});
@@ -235,6 +252,10 @@ void PlanBuilder::checks(Operation *op, bool atPrepare) {
     bool early = knownAtPrepare(r.condition);
     if (early != atPrepare || (op ? r.op != op : !l.live.contains(r.op)) || r.condition->isConstant(1))
       continue;
+    if (device) {
+      rangeFault = "needs a check at run time: " + r.message;
+      continue;
+    }
     uint32_t condition = reg(r.condition);
     command({.kind = CommandKind::Check, .a = condition, .b = string(r.message)});
   }
@@ -311,6 +332,7 @@ LogicalResult PlanBuilder::dispatch(tsr::DispatchOp op) {
       name = onnx::getNodeName(def);
     Sym size = sizeOf(l.dims(v), cast<RankedTensorType>(v.getType()).getElementType());
     uint32_t id = newTemporary(size, name);
+    placeShared(v, id);
     buffers[v] = id;
     operands.push_back(id);
   }
@@ -326,9 +348,13 @@ LogicalResult PlanBuilder::dispatch(tsr::DispatchOp op) {
 
 /// A buffer of no bytes: stands for absent scratch.
 uint32_t PlanBuilder::nullBuffer() {
-  if (noBuffer == kNone)
-    noBuffer = newBuffer(BufferKind::Temporary, "none");
-  return noBuffer;
+  auto [it, fresh] = noBuffer.try_emplace(device, kNone);
+  if (fresh) {
+    it->second = newBuffer(BufferKind::Temporary, "none");
+    if (device)
+      plan.buffers[it->second].pool = poolOf(device, /*shared=*/false);
+  }
+  return it->second;
 }
 
 void PlanBuilder::emitDispatch(uint32_t kernelId, ArrayRef<uint32_t> operands, tsr::DispatchOp op,
@@ -337,6 +363,8 @@ void PlanBuilder::emitDispatch(uint32_t kernelId, ArrayRef<uint32_t> operands, t
   for (Sym s : l.symbols[op])
     scalars.push_back(reg(s));
   scalars.push_back(workgroups == kNone ? constantReg(1) : workgroups);
+  for (uint32_t b : operands)
+    settle(b); // before any is noted: a fence is a command too
   for (uint32_t b : operands)
     use(b);
   PlanCommand c{.kind = CommandKind::Dispatch, .a = kernelId};
@@ -395,6 +423,7 @@ void PlanBuilder::write(Value v) {
 }
 
 LogicalResult PlanBuilder::block(Block &body) {
+  auto known = mirrors; // copies that a body makes exist on its path only
   for (Operation &op : body) {
     if (auto d = dyn_cast<tsr::DispatchOp>(op)) {
       if (failed(dispatch(d)))
@@ -410,7 +439,7 @@ LogicalResult PlanBuilder::block(Block &body) {
     }
     if (isView(&op)) {
       checks(&op, false);
-      uint32_t source = bufferOf(op.getOperand(0));
+      uint32_t source = residence(op.getOperand(0));
       uint32_t id = newBuffer(plan.buffers[rootOf(source)].kind, onnx::getNodeName(&op));
       PlanBuffer &b = plan.buffers[id];
       b.aliasOf = source;
@@ -422,7 +451,12 @@ LogicalResult PlanBuilder::block(Block &body) {
     }
     checks(&op, false);
     StringRef name = op.getName().getStringRef();
-    if (name == "onnx.If") {
+    if (isControlFlow(&op))
+      fetchForBodies(&op);
+    if (auto part = dyn_cast<tsr::SegmentOp>(op)) {
+      if (failed(segment(part)))
+        return failure();
+    } else if (name == "onnx.If") {
       if (failed(branch(&op)))
         return failure();
     } else if (name == "onnx.Loop") {
@@ -432,6 +466,8 @@ LogicalResult PlanBuilder::block(Block &body) {
       return op.emitError("operator ") << name << " of node '" << onnx::getNodeName(&op) << "' has no plan";
     }
   }
+  if (body.getParentOp() != l.func && !device)
+    mirrors = std::move(known);
   return success();
 }
 
@@ -470,6 +506,7 @@ void PlanBuilder::inputs() {
       plan.buffers[id].sizeBytes = *bytes;
     else
       plan.buffers[id].sizeRegister = reg(size);
+    placeShared(arg, id);
     buffers[arg] = t.buffer = id;
     if (auto fallback = l.func.getArgAttrOfType<ElementsAttr>(i, "onnx.default"))
       t.defaultBuffer = constantBuffer(fallback, std::nullopt, t.name);
@@ -554,7 +591,7 @@ void PlanBuilder::reuseInPlace() {
     for (unsigned i : candidates) {
       uint32_t in = plan.operands[c.b + i], root = rootOf(in);
       PlanBuffer &r = plan.buffers[root];
-      if (root == out || r.kind != BufferKind::Temporary || r.lastCommand != at || r.firstCommand >= at)
+      if (root == out || r.pool != o.pool || r.kind != BufferKind::Temporary || r.lastCommand != at || r.firstCommand >= at)
         continue;
       bool twice = llvm::count_if(ArrayRef<uint32_t>(plan.operands).slice(c.b, c.c),
                                   [&](uint32_t b) { return rootOf(b) == root; }) > 1;
@@ -589,15 +626,20 @@ void PlanBuilder::finish() {
   plan.scalars = std::move(prepareScalars);
   plan.scalars.insert(plan.scalars.end(), runScalars.begin(), runScalars.end());
   plan.pools = {{.name = "arena"}, {.name = "dynamic", .growing = true}};
+  plan.pools.insert(plan.pools.end(), devicePools.begin(), devicePools.end());
+  if (launches)
+    sortRegisters(plan);
 }
 
 LogicalResult PlanBuilder::run() {
   scopes.emplace_back();
+  findShared();
   inputs();
   checks(nullptr, true);
   if (failed(block(l.func.getBody().front())))
     return failure();
   outputs();
+  fenceAll();
   if (!unresolved.empty())
     return l.func.emitError("size ") << unresolved << " is used before the operator that finds it has run";
   finish();

@@ -1,5 +1,5 @@
 // State shared by the parts of the plan builder: straight-line code
-// (PlanBuilder.cpp) and control flow (ControlFlow.cpp).
+// (PlanBuilder.cpp), control flow (ControlFlow.cpp), other devices (Segments.cpp).
 #ifndef TESSERA_COMPILER_PLAN_PLANBUILDERIMPL_H
 #define TESSERA_COMPILER_PLAN_PLANBUILDERIMPL_H
 
@@ -31,6 +31,7 @@ private:
   uint32_t newTemporary(Sym size, llvm::StringRef name);
   uint32_t nullBuffer();
   uint32_t constantBuffer(mlir::ElementsAttr attr, std::optional<cpu::Packed> packed, llvm::StringRef name);
+  uint32_t residence(mlir::Value v);
   uint32_t bufferOf(mlir::Value v);
   uint32_t rootOf(uint32_t buffer);
   uint32_t use(uint32_t buffer);
@@ -51,6 +52,22 @@ private:
   llvm::LogicalResult block(mlir::Block &body);
   llvm::LogicalResult branch(mlir::Operation *op);
   llvm::LogicalResult loop(mlir::Operation *op);
+
+  uint16_t poolOf(uint32_t ofDevice, bool shared);
+  uint32_t deviceOf(uint32_t buffer);
+  bool reachesCpu(uint32_t buffer);
+  void moveToPool(uint32_t buffer, uint16_t pool);
+  void findShared();
+  void placeShared(mlir::Value v, uint32_t buffer);
+  void fence(uint32_t ofDevice);
+  void fenceAll();
+  void settle(uint32_t buffer);
+  uint32_t mirror(uint32_t buffer, uint32_t target);
+  llvm::FailureOr<uint32_t> onDevice(mlir::Value v, tsr::SegmentOp op);
+  void fetchForBodies(mlir::Operation *op);
+  llvm::LogicalResult declareDevice(tsr::SegmentOp op);
+  llvm::LogicalResult segment(tsr::SegmentOp op);
+
   void inputs();
   void outputs();
   void reuseInPlace();
@@ -65,10 +82,26 @@ private:
   std::vector<PlanScalar> prepareScalars, runScalars;
   std::map<std::string, uint32_t> kernelOf;
   std::vector<std::pair<uint32_t, uint32_t>> spans; ///< commands of loops, head to end
-  uint32_t noBuffer = kNone;
+  std::map<uint32_t, uint32_t> noBuffer; ///< by device
   bool labelHere = false;
+
+  static constexpr uint16_t firstDevicePool = 2; ///< after the arena and the growing pool
+  static constexpr uint64_t kUnknown = ~uint64_t(0);
+  uint32_t device = 0;                  ///< who executes the commands that are built now
+  std::vector<PlanPool> devicePools;
+  std::vector<char> sharedPools;        ///< parallel: the CPU reaches it too
+  std::vector<char> inFlight;           ///< by device: launched, not waited for
+  std::map<std::pair<uint32_t, uint32_t>, uint32_t> mirrors; ///< buffer and memory to the copy there
+  llvm::DenseMap<mlir::Value, tsr::SegmentOp> sharedValues;
+  uint32_t launches = 0;
+  std::string rangeFault; ///< what a device cannot do
+
   std::string unresolved; ///< a size that no register holds where it is needed
 };
+
+/// Renumbers registers so that those the prepare program writes come first:
+/// devices may read only these, since no command changes them.
+void sortRegisters(Plan &plan);
 
 } // namespace tessera
 #endif

@@ -1,14 +1,15 @@
 #include "compiler/Report/Inspect.h"
 
+#include "compiler/Report/InspectText.h"
+
 #include "runtime-stub/format/Header.h"
 #include "runtime-stub/format/bundle_generated.h"
 
-#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Endian.h"
-#include "llvm/Support/Format.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/raw_ostream.h"
 
+#include <algorithm>
 #include <blake2.h>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -83,7 +84,8 @@ llvm::Expected<const Manifest *> openManifest(llvm::StringRef path,
   if (bytes.size() < kHeaderBytes ||
       memcmp(bytes.data(), kMagic, sizeof(kMagic)) != 0)
     return fail("not a Tessera bundle");
-  if (read32le(bytes.data() + kVersionAt) != kFormatVersion)
+  uint32_t version = read32le(bytes.data() + kVersionAt);
+  if (version != kFormatVersion && version != kFormatVersionDevices)
     return fail("a bundle of a format version this tool does not know");
   uint64_t offset = read64le(bytes.data() + kManifestOffsetAt);
   uint64_t size = read64le(bytes.data() + kManifestBytesAt);
@@ -140,14 +142,15 @@ Json describeTensor(const TensorSpec &tensor) {
 class Inspector {
 public:
   Inspector(const Manifest &m, const InspectOptions &options,
-            uint64_t fileBytes)
-      : m(m), options(options), fileBytes(fileBytes) {}
+            llvm::StringRef file)
+      : m(m), options(options), file(file) {}
 
   Json run() {
     Json out;
     out["schema"] = "tessera-inspect-1";
-    out["format"] = kFormatVersion;
-    out["file_bytes"] = fileBytes;
+    out["format"] =
+        llvm::support::endian::read32le(file.data() + kVersionAt);
+    out["file_bytes"] = file.size();
     provenance(out);
     out["inputs"] = Json::array();
     out["outputs"] = Json::array();
@@ -159,9 +162,12 @@ public:
     }
     segments(out);
     variants(out);
+    devices(out);
     pools(out);
     constants(out);
     commands(out);
+    launches(out);
+    copies(out);
     kernels(out);
     if (options.buffers)
       buffers(out);
@@ -177,11 +183,94 @@ private:
       out["options"] = texts(p->options());
     }
   }
+  std::string deviceName(uint32_t device) const {
+    return device < count(m.devices()) ? text(m.devices()->Get(device)->name())
+                                       : "device " + std::to_string(device);
+  }
+  void devices(Json &out) {
+    out["devices"] = Json::array();
+    for (auto *device : items(m.devices()))
+      out["devices"].push_back(
+          {{"name", text(device->name())}, {"kind", text(device->kind())}});
+  }
+  void launches(Json &out) {
+    out["launches"] = Json::array();
+    for (uint32_t i = 0; i < count(m.commands()); ++i) {
+      auto *c = m.commands()->Get(i);
+      if (c->kind() != format::CommandKind::Launch)
+        continue;
+      uint64_t number = 0;
+      std::vector<std::string> nodes;
+      for (uint64_t k = i + 1; k <= uint64_t(i) + c->b() && k < count(m.commands()); ++k) {
+        auto *inner = m.commands()->Get(uint32_t(k));
+        if (inner->kind() != format::CommandKind::Dispatch ||
+            inner->a() >= count(m.kernels()))
+          continue;
+        ++number;
+        for (std::string &node : texts(m.kernels()->Get(inner->a())->origin()))
+          if (std::find(nodes.begin(), nodes.end(), node) == nodes.end())
+            nodes.push_back(std::move(node));
+      }
+      Json row;
+      row["name"] = c->d() < count(m.strings()) ? text(m.strings()->Get(c->d())) : "";
+      row["device"] = deviceName(c->a());
+      row["command"] = i;
+      row["commands"] = c->b();
+      row["dispatches"] = number;
+      if (c->c() != kAbsent)
+        row["segment"] = c->c();
+      row["kernels_of_nodes"] = nodes;
+      out["launches"].push_back(row);
+    }
+  }
+  /// The device in whose memory a buffer lies; constants lie in the file.
+  std::string memoryOf(uint32_t index) const {
+    if (index >= count(m.buffers()))
+      return "?";
+    auto *buffer = m.buffers()->Get(index);
+    if (buffer->alias_of() < count(m.buffers()))
+      buffer = m.buffers()->Get(buffer->alias_of());
+    if (buffer->kind() == format::BufferKind::Constant)
+      return "constants";
+    return buffer->pool() < count(m.pools())
+               ? deviceName(m.pools()->Get(buffer->pool())->device())
+               : "?";
+  }
+  /// Copies by source and destination; bytes where the size is a constant.
+  void copies(Json &out) {
+    std::map<uint32_t, int64_t> constants;
+    for (auto *s : items(m.scalars()))
+      if (s->op() == format::ScalarOp::Constant)
+        constants[s->dst()] = s->imm();
+    struct Total {
+      uint64_t count = 0, bytes = 0, open = 0;
+    };
+    std::map<std::pair<std::string, std::string>, Total> totals;
+    for (auto *c : items(m.commands())) {
+      if (c->kind() != format::CommandKind::Copy)
+        continue;
+      Total &total = totals[{memoryOf(c->a()), memoryOf(c->b())}];
+      ++total.count;
+      auto known = constants.find(c->c());
+      if (known == constants.end())
+        ++total.open;
+      else
+        total.bytes += uint64_t(known->second);
+    }
+    out["copies"] = Json::array();
+    for (const auto &[ends, total] : totals) {
+      Json row = {{"from", ends.first}, {"to", ends.second}, {"count", total.count}, {"bytes", total.bytes}};
+      if (total.open)
+        row["of_open_size"] = total.open;
+      out["copies"].push_back(row);
+    }
+  }
   void segments(Json &out) {
     static const char *const kinds[] = {"code", "data", "device"};
     out["segments"] = Json::array();
     for (auto *s : items(m.segments())) {
       Json row;
+      row["number"] = out["segments"].size();
       row["kind"] =
           unsigned(s->kind()) < 3 ? kinds[unsigned(s->kind())] : "unknown";
       if (s->variant())
@@ -221,6 +310,7 @@ private:
       Json row;
       row["name"] = text(pool->name());
       row["growing"] = pool->growing();
+      row["device"] = deviceName(pool->device());
       row["buffers"] = members;
       if (!pool->growing() && known) {
         row["arena_bytes"] = pool->static_bytes();
@@ -295,132 +385,9 @@ private:
 
   const Manifest &m;
   const InspectOptions &options;
-  uint64_t fileBytes;
+  llvm::StringRef file;
   std::vector<unsigned> dispatches;
 };
-
-std::string sizeText(uint64_t bytes) {
-  std::string out;
-  llvm::raw_string_ostream os(out);
-  if (bytes < 10240)
-    os << bytes << " B";
-  else if (bytes < 10 * 1048576)
-    os << llvm::format("%.1f KiB", double(bytes) / 1024);
-  else
-    os << llvm::format("%.1f MiB", double(bytes) / 1048576);
-  return out;
-}
-
-std::string shapeText(const Json &tensor) {
-  std::string out = tensor["type"].get<std::string>() + "[";
-  bool first = true;
-  for (const Json &dim : tensor["dims"]) {
-    out += first ? "" : ", ";
-    first = false;
-    if (dim.is_number()) {
-      out += std::to_string(dim.get<int64_t>());
-      continue;
-    }
-    std::string name = dim["name"].get<std::string>();
-    out += name.empty() ? "?" : name;
-    if (dim["min"].get<int64_t>() > 0 || dim.contains("max"))
-      out += "=" + std::to_string(dim["min"].get<int64_t>()) + ".." +
-             (dim.contains("max") ? std::to_string(dim["max"].get<int64_t>())
-                                  : "");
-    if (dim.contains("multiple"))
-      out += ":" + std::to_string(dim["multiple"].get<int64_t>());
-  }
-  return out + "]" + (tensor.contains("optional") ? " (has a default)" : "");
-}
-
-std::string joined(const Json &words, const char *separator = " ") {
-  std::string out;
-  for (const Json &word : words)
-    out += (out.empty() ? "" : separator) + word.get<std::string>();
-  return out;
-}
-
-void printTensors(llvm::raw_ostream &os, const char *title,
-                  const Json &tensors) {
-  os << title << "\n";
-  for (const Json &tensor : tensors)
-    os << "  " << tensor["name"].get<std::string>() << "  " << shapeText(tensor)
-       << "\n";
-}
-
-std::string render(llvm::StringRef path, const Json &j) {
-  std::string out;
-  llvm::raw_string_ostream os(out);
-  os << "bundle    " << path << "  " << sizeText(j["file_bytes"]) << ", format "
-     << j["format"].get<int>() << "\n";
-  for (const char *key : {"tool", "target", "model_hash"})
-    if (j.contains(key) && !j[key].get<std::string>().empty())
-      os << llvm::left_justify(key, 9) << " " << j[key].get<std::string>() << "\n";
-  if (j.contains("options") && !j["options"].empty())
-    os << "options   " << joined(j["options"]) << "\n";
-  printTensors(os, "inputs", j["inputs"]);
-  printTensors(os, "outputs", j["outputs"]);
-  os << "variants\n";
-  for (const Json &v : j["variants"]) {
-    os << "  " << llvm::left_justify(v["name"].get<std::string>(), 12) << " "
-       << llvm::left_justify(v["machine"].get<std::string>(), 8) << " "
-       << llvm::right_justify(
-              v.contains("code_bytes") ? sizeText(v["code_bytes"]) : "", 10);
-    if (!v["features"].empty())
-      os << "  needs " << joined(v["features"]);
-    os << "\n";
-  }
-  os << "segments\n";
-  for (const Json &s : j["segments"])
-    os << "  " << llvm::left_justify(s["kind"].get<std::string>(), 6) << " "
-       << llvm::left_justify(
-              s.contains("variant") ? s["variant"].get<std::string>() : "", 12)
-       << " " << llvm::right_justify(sizeText(s["bytes"]), 10) << "  at "
-       << s["offset"].get<uint64_t>() << "\n";
-  os << "memory\n";
-  for (const Json &p : j["pools"]) {
-    os << "  " << llvm::left_justify(p["name"].get<std::string>(), 12) << " "
-       << p["buffers"].get<uint64_t>() << " buffers";
-    if (p.contains("arena_bytes"))
-      os << ", " << sizeText(p["arena_bytes"]) << " ("
-         << sizeText(p["bytes_without_reuse"]) << " without reuse)";
-    else if (p["growing"].get<bool>())
-      os << ", grows when a run needs it";
-    else
-      os << ", size depends on the input shapes";
-    os << "\n";
-  }
-  os << "  " << llvm::left_justify("constants", 12) << " "
-     << j["constants"]["count"].get<uint64_t>() << " of "
-     << sizeText(j["constants"]["bytes"]) << "\n";
-  os << "commands  ";
-  const char *separator = "";
-  for (auto &[kind, number] : j["commands"].items()) {
-    os << separator << number.get<unsigned>() << " " << kind;
-    separator = ", ";
-  }
-  os << "\nkernels   " << j["kernel_count"].get<uint64_t>();
-  separator = " (";
-  for (auto &[kind, number] : j["kernel_classes"].items()) {
-    os << separator << number.get<unsigned>() << " " << kind;
-    separator = ", ";
-  }
-  os << (j["kernel_classes"].empty() ? "\n" : ")\n");
-  if (j.contains("kernels"))
-    for (const Json &k : j["kernels"])
-      os << "  "
-         << llvm::right_justify(
-                std::to_string(k["dispatches"].get<unsigned>()) + "x", 5)
-         << " " << llvm::left_justify(k["class"].get<std::string>(), 14) << " "
-         << llvm::left_justify(k["name"].get<std::string>(), 22) << " "
-         << joined(k["nodes"], ", ") << "\n";
-  if (j.contains("buffers")) {
-    os << "buffers\n";
-    for (size_t i = 0; i < j["buffers"].size(); ++i)
-      os << "  " << i << " " << j["buffers"][i].dump() << "\n";
-  }
-  return out;
-}
 
 } // namespace
 
@@ -436,13 +403,58 @@ llvm::Expected<std::string> inspectBundle(llvm::StringRef path,
   auto manifest = openManifest(path, bytes);
   if (!manifest)
     return manifest.takeError();
-  Json json = Inspector(**manifest, options, bytes.size()).run();
+  Json json = Inspector(**manifest, options, bytes).run();
   if (options.format == InspectFormat::Json) {
     json["path"] = path.str();
     // Names may hold any bytes.
     return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
   }
-  return render(path, json);
+  return renderInspection(path, json);
+}
+
+llvm::Error extractSegment(llvm::StringRef path, uint32_t number,
+                           llvm::StringRef output) {
+  auto file = llvm::MemoryBuffer::getFile(path, /*IsText=*/false,
+                                          /*RequiresNullTerminator=*/false);
+  if (!file)
+    return llvm::createStringError(file.getError(), "cannot read '%s': %s",
+                                   path.str().c_str(),
+                                   file.getError().message().c_str());
+  llvm::StringRef bytes = (*file)->getBuffer();
+  auto manifest = openManifest(path, bytes);
+  if (!manifest)
+    return manifest.takeError();
+  size_t segments = count((*manifest)->segments());
+  if (number >= segments)
+    return llvm::createStringError("'%s' has segments 0 to %zu, not %u",
+                                   path.str().c_str(), segments - 1, number);
+  auto *segment = (*manifest)->segments()->Get(number);
+  if (segment->offset() > bytes.size() ||
+      segment->size() > bytes.size() - segment->offset())
+    return llvm::createStringError("segment %u lies outside the file", number);
+  llvm::StringRef content = bytes.substr(segment->offset(), segment->size());
+  for (size_t i = 0; i * kChunkBytes < content.size(); ++i) {
+    llvm::StringRef chunk = content.substr(i * kChunkBytes, kChunkBytes);
+    uint8_t digest[kHashBytes];
+    blake2b(digest, chunk.data(), nullptr, kHashBytes, chunk.size(), 0);
+    if (i >= count(segment->chunks()) ||
+        memcmp(digest, segment->chunks()->Get(uint32_t(i)), kHashBytes) != 0)
+      return llvm::createStringError(
+          "segment %u was changed: the hash of its chunk %zu differs", number, i);
+  }
+  std::error_code problem;
+  llvm::raw_fd_ostream os(output, problem);
+  if (!problem) {
+    os << content;
+    os.close();
+    problem = os.error();
+    os.clear_error();
+  }
+  if (problem)
+    return llvm::createStringError(problem, "cannot write '%s': %s",
+                                   output.str().c_str(),
+                                   problem.message().c_str());
+  return llvm::Error::success();
 }
 
 } // namespace tessera

@@ -24,5 +24,9 @@ struct InspectOptions {
 llvm::Expected<std::string> inspectBundle(llvm::StringRef path,
                                           const InspectOptions &options = {});
 
+/// Writes the bytes of one segment, whose hashes are checked, to a file.
+llvm::Error extractSegment(llvm::StringRef path, uint32_t number,
+                           llvm::StringRef output);
+
 } // namespace tessera
 #endif

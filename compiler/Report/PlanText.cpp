@@ -10,7 +10,7 @@ static const char *name(ScalarOp op) {
 
 static const char *name(CommandKind kind) {
   static const char *const names[] = {"dispatch", "scalars", "copy", "jump", "branch_zero", "allocate",
-                                      "release", "bind", "check", "fence", "fill", "store_int"};
+                                      "release", "bind", "check", "fence", "fill", "store_int", "launch"};
   return names[static_cast<unsigned>(kind)];
 }
 
@@ -38,7 +38,53 @@ static void printScalar(const PlanScalar &s, llvm::raw_ostream &os) {
   os << "\n";
 }
 
+static uint32_t rootOf(const Plan &plan, uint32_t buffer) {
+  while (plan.buffers[buffer].aliasOf != kNone)
+    buffer = plan.buffers[buffer].aliasOf;
+  return buffer;
+}
+
+/// Whose memory a buffer lies in.
+static const std::string &memoryOf(const Plan &plan, uint32_t buffer) {
+  return plan.devices[plan.pools[plan.buffers[rootOf(plan, buffer)].pool].device].name;
+}
+
+/// The number in a register that the prepare program sets once, or the register.
+static void printSize(const Plan &plan, uint32_t reg, llvm::raw_ostream &os) {
+  for (uint32_t i = 0; i < plan.prepareEnd; ++i)
+    if (plan.scalars[i].dst == reg && plan.scalars[i].op == ScalarOp::Constant) {
+      os << plan.scalars[i].imm;
+      return;
+    }
+  os << "r" << reg;
+}
+
+static void printCopy(const Plan &plan, const PlanCommand &c, llvm::raw_ostream &os) {
+  os << " b" << c.a << " to b" << c.b << " bytes ";
+  printSize(plan, c.c, os);
+  field(os, "at r", c.d);
+  field(os, "from r", c.e);
+  if (plan.devices.size() > 1)
+    os << " (" << memoryOf(plan, c.a) << " to " << memoryOf(plan, c.b) << ")";
+  os << "\n";
+}
+
+static void printDevices(const Plan &plan, llvm::raw_ostream &os) {
+  os << "devices\n";
+  for (size_t i = 0; i < plan.devices.size(); ++i)
+    os << "  " << i << ": " << plan.devices[i].name << "\n";
+  os << "pools\n";
+  for (size_t i = 0; i < plan.pools.size(); ++i) {
+    os << "  " << i << ": " << plan.pools[i].name << " of " << plan.devices[plan.pools[i].device].name;
+    if (plan.pools[i].staticBytes)
+      os << " bytes " << plan.pools[i].staticBytes;
+    os << "\n";
+  }
+}
+
 void printPlan(const Plan &plan, llvm::raw_ostream &os) {
+  if (plan.devices.size() > 1)
+    printDevices(plan, os);
   os << "prepare\n";
   for (uint32_t i = 0; i < plan.prepareEnd; ++i)
     printScalar(plan.scalars[i], os);
@@ -54,12 +100,17 @@ void printPlan(const Plan &plan, llvm::raw_ostream &os) {
       os << " bytes " << b.sizeBytes;
     if (b.hasOffset)
       os << " at " << b.offset;
+    if (b.pool > 1)
+      os << " in " << plan.pools[b.pool].name;
     os << " live [" << b.firstCommand << ", " << b.lastCommand << "] " << b.name << "\n";
   }
   os << "commands\n";
   for (size_t i = 0; i < plan.commands.size(); ++i) {
     const PlanCommand &c = plan.commands[i];
-    os << "  " << i << ": " << name(c.kind);
+    os << "  " << i << ": ";
+    if (c.device)
+      os << "[" << plan.devices[c.device].name << "] ";
+    os << name(c.kind);
     switch (c.kind) {
     case CommandKind::Dispatch:
       os << " k" << c.a << " " << plan.kernels[c.a].name << " (";
@@ -68,7 +119,12 @@ void printPlan(const Plan &plan, llvm::raw_ostream &os) {
       os << ") [";
       for (uint32_t k = 0; k < c.e; ++k)
         os << (k ? ", r" : "r") << plan.operands[c.d + k];
-      os << "]\n";
+      os << "]";
+      // Conversions and changes of layout are movement, too: the bytes they write.
+      if (const PlanKernel &k = plan.kernels[c.a]; k.name == "Cast" || k.kernelClass == "movement")
+        if (c.c > 1 && plan.buffers[plan.operands[c.b + c.c - 2]].sizeRegister == kNone)
+          os << " bytes " << plan.buffers[plan.operands[c.b + c.c - 2]].sizeBytes;
+      os << "\n";
       break;
     case CommandKind::Scalars:
       os << "\n";
@@ -76,6 +132,14 @@ void printPlan(const Plan &plan, llvm::raw_ostream &os) {
         printScalar(plan.scalars[c.a + k], os);
       break;
     case CommandKind::Check: os << " r" << c.a << " '" << plan.strings[c.b] << "'\n"; break;
+    case CommandKind::Copy: printCopy(plan, c, os); break;
+    case CommandKind::Fence: os << " " << plan.devices[c.a].name << "\n"; break;
+    case CommandKind::Launch:
+      os << " " << plan.devices[c.a].name << " '" << plan.strings[c.d] << "' commands " << i + 1 << " to " << i + c.b;
+      if (c.c != kNone)
+        os << ", artefact of " << plan.artefacts[c.c].size << " bytes";
+      os << "\n";
+      break;
     default:
       field(os, "", c.a);
       field(os, "", c.b);

@@ -207,7 +207,7 @@ void LayoutAssigner::run(Block &block) {
       visit(dispatch);
     } else if (op->hasTrait<OpTrait::IsTerminator>() || (l.live.contains(op) && !l.isWritten(op) && isView(op))) {
       rowMajorOperands(op);
-    } else if (l.live.contains(op) && isControlFlow(op)) {
+    } else if (l.live.contains(op) && (isControlFlow(op) || isa<tsr::SegmentOp>(op))) {
       rowMajorOperands(op);
       for (Region &region : op->getRegions())
         for (Block &body : region)

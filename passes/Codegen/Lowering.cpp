@@ -36,7 +36,7 @@ Value Lowering::resolve(Value v) {
 bool Lowering::isWritten(Operation *op) {
   constexpr size_t maxElements = 16; // beyond it a kernel is cheaper
   if (op->getNumResults() != 1 || op->hasTrait<OpTrait::ConstantLike>() || isControlFlow(op) ||
-      isa<tsr::DispatchOp, tsr::UndefinedOp>(op))
+      isa<tsr::DispatchOp, tsr::SegmentOp, tsr::UndefinedOp>(op))
     return false;
   auto type = dyn_cast<RankedTensorType>(op->getResult(0).getType());
   if (!type || !isa<IntegerType>(type.getElementType()) ||

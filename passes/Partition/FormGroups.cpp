@@ -50,6 +50,9 @@ private:
   void build(Group &g);
   Value undefined(Type type);
   void dropUnread(Operation *op);
+  ArrayRef<Operation *> unitOf(Operation *const &op);
+  bool waits(Operation *op, llvm::DenseSet<Operation *> &seen);
+  void noteEmitted(Operation *op);
 
   Lowering &l;
   Block &block;
@@ -58,6 +61,7 @@ private:
   llvm::DenseMap<Operation *, unsigned> position;
   llvm::DenseSet<Operation *> emittedOps;
   llvm::DenseSet<int> emittedGroups;
+  llvm::SmallPtrSet<Operation *, 4> underWay; ///< segments that nothing has waited for
   llvm::MapVector<Type, Value> undefinedOf;
   bool failedAny = false;
 };
@@ -79,7 +83,7 @@ LogicalResult BlockGrouper::run() {
     dropUnread(op);
     if (l.isWritten(op) || isView(op))
       continue;
-    if (isControlFlow(op)) {
+    if (isControlFlow(op) || isa<tsr::SegmentOp>(op)) { // groups never cross a border
       for (Region &region : op->getRegions())
         for (Block &body : region)
           if (failed(BlockGrouper(l, body).run()))
@@ -97,7 +101,7 @@ LogicalResult BlockGrouper::run() {
 
 /// Operands that only shape the result are never computed.
 void BlockGrouper::dropUnread(Operation *op) {
-  if (isControlFlow(op))
+  if (isControlFlow(op) || isa<tsr::SegmentOp>(op))
     return;
   for (OpOperand &operand : op->getOpOperands()) {
     Operation *def = operand.get().getDefiningOp();
@@ -340,6 +344,52 @@ void BlockGrouper::emitSizes(Operation *op) {
       visit(element);
 }
 
+ArrayRef<Operation *> BlockGrouper::unitOf(Operation *const &op) {
+  auto it = groupOf.find(op);
+  return it == groupOf.end() ? ArrayRef<Operation *>(op) : ArrayRef<Operation *>(groups[it->second].ops);
+}
+
+/// Whether `op` would have to wait for a segment that is under way: it reads a
+/// result, or something that is not emitted for that reason. Another segment
+/// never waits here: its place in the order says when it is due.
+bool BlockGrouper::waits(Operation *op, llvm::DenseSet<Operation *> &seen) {
+  if (underWay.empty() || isa<tsr::SegmentOp>(op) || !seen.insert(op).second)
+    return false;
+  bool found = false;
+  for (Operation *member : unitOf(op))
+    member->walk([&](Operation *inner) {
+      for (Value v : inner->getOperands()) {
+        Operation *def = v.getDefiningOp();
+        def = def ? block.findAncestorOpInBlock(*def) : nullptr;
+        if (found || !def || isConstantOp(def))
+          continue;
+        auto it = groupOf.find(def);
+        bool emitted = it == groupOf.end() ? emittedOps.contains(def) : emittedGroups.contains(it->second);
+        found = underWay.contains(def) || (!emitted && waits(def, seen));
+      }
+    });
+  return found;
+}
+
+/// `op` is emitted now: what it reads of a device has been waited for.
+void BlockGrouper::noteEmitted(Operation *op) {
+  if (auto segment = dyn_cast<tsr::SegmentOp>(op)) {
+    underWay.insert(op);
+    return;
+  }
+  if (underWay.empty())
+    return;
+  op->walk([&](Operation *inner) {
+    for (Value v : inner->getOperands())
+      if (auto read = dyn_cast_or_null<tsr::SegmentOp>(v.getDefiningOp()); read && underWay.contains(read)) {
+        uint64_t device = read.getDevice(); // a fence waits for all of it
+        for (Operation *other : SmallVector<Operation *>(underWay.begin(), underWay.end()))
+          if (cast<tsr::SegmentOp>(other).getDevice() == device)
+            underWay.erase(other);
+      }
+  });
+}
+
 void BlockGrouper::emitOp(Operation *op) {
   if (!op || op->getBlock() != &block || !position.contains(op))
     return;
@@ -361,6 +411,7 @@ void BlockGrouper::emitOp(Operation *op) {
     });
   if (!op->hasTrait<OpTrait::IsTerminator>())
     op->moveBefore(block.getTerminator());
+  noteEmitted(op);
 }
 
 void BlockGrouper::emitGroup(int id) {
@@ -376,6 +427,8 @@ void BlockGrouper::emitGroup(int id) {
         if (it == groupOf.end() || it->second != id)
           emitOp(block.findAncestorOpInBlock(*def));
       }
+  for (Operation *op : g.ops)
+    noteEmitted(op);
   build(g);
 }
 
@@ -476,7 +529,15 @@ void BlockGrouper::emitAll() {
   for (Operation *op : dead)
     for (Value v : op->getResults())
       v.replaceAllUsesWith(undefined(v.getType()));
+  // What reads a segment's result comes as late as something else allows, so
+  // that the rest runs beside the device.
+  SmallVector<Operation *> late;
   for (Operation *op : order)
+    if (llvm::DenseSet<Operation *> seen; op->hasTrait<OpTrait::IsTerminator>() || waits(op, seen))
+      late.push_back(op);
+    else
+      emitOp(op);
+  for (Operation *op : late)
     emitOp(op);
   for (Operation *op : dead)
     op->moveBefore(block.getTerminator());

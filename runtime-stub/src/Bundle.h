@@ -44,12 +44,14 @@ struct tsr_bundle {
   tsr::Vector<tsr::Scalar> scalars;
   tsr::Vector<tsr::Command> commands;
   tsr::Vector<tsr::u32> operands;
-  tsr::TableVector pools, kernels, variants, segments, strings;
+  tsr::TableVector pools, kernels, variants, segments, strings, devices;
   tsr::TableVector inputs, outputs;
   tsr::u32 prepareBegin, prepareEnd;
   tsr::u32 commandBegin, commandEnd;
   tsr::u32 maxOperands, maxScalars; // of any dispatch
   tsr::u32 inputAxes, outputAxes;   // sum of all ranks
+  tsr::u32 deviceCount;             // the processor included
+  tsr::u32 launches;
 
   tsr::u32 variant; // chosen, or kNone
   tsr::CodeImage code;
@@ -66,6 +68,10 @@ namespace tsr {
 /// Every index, span and size of the plan (Check.cpp). Fills the fields of
 /// `bundle` from `registers` to `outputAxes`.
 tsr_status_t checkPlan(tsr_bundle &bundle, tsr_error_t *error);
+
+/// What runs on devices of their own: ranges, memory, fences (CheckDevices.cpp).
+/// The plan's indices are checked. Sets `launches`.
+tsr_status_t checkDevices(tsr_bundle &bundle, tsr_error_t *error);
 
 /// Bytes of `count` elements, or -1 for an unknown type or a size beyond
 /// reason.

@@ -62,8 +62,10 @@ private:
       if (!alignment || (alignment & (alignment - 1)) || alignment > 65536)
         return bad("pool", i, "a power of two up to 65536", "alignment",
                    i64(alignment));
-      if (pool.get<u8>(field::kPoolDevice) != 0)
-        return bad("pool", i, "device 0", "another device");
+      u32 device = pool.get<u8>(field::kPoolDevice);
+      if (device >= b.deviceCount || (device && pool.get<u8>(field::kGrowing)))
+        return bad("pool", i, "an existing device, 0 for a growing pool",
+                   "device", i64(device));
       u64 bytes = pool.get<u64>(field::kStaticBytes);
       if (bytes >= format::kSizeLimit ||
           (bytes && pool.get<u8>(field::kGrowing)))
@@ -270,7 +272,7 @@ private:
   }
 
   bool command(u32 i, const Command &c) {
-    if (c.device != 0 || (c.flags & ~kFlushDenormals))
+    if (c.flags & ~kFlushDenormals)
       return false;
     switch (c.kind) {
     case CommandKind::Dispatch: {
@@ -305,7 +307,9 @@ private:
     case CommandKind::Check:
       return isRegister(c.a) && c.b < b.strings.count;
     case CommandKind::Fence:
-      return c.a == 0;
+      return c.a < b.deviceCount;
+    case CommandKind::Launch:
+      return launch(i, c);
     case CommandKind::Fill:
       return write(i, c.a) && c.b < 256 && isRegister(c.c);
     case CommandKind::StoreInt:
@@ -313,6 +317,15 @@ private:
     default:
       return false;
     }
+  }
+  bool launch(u32 at, const Command &c) const {
+    bool segment =
+        c.c == kNone || (c.c < b.segments.count &&
+                         b.segments[c.c].get<u8>(field::kSegmentKind) ==
+                             u8(SegmentKind::Device));
+    return c.a > 0 && c.a < b.deviceCount && c.b > 0 &&
+           c.b < b.commandEnd - at && segment &&
+           (c.d == kNone || c.d < b.strings.count);
   }
   /// The buffers that a Scalars command reads live.
   bool loads(u32 at, const Command &c) const {
@@ -469,12 +482,23 @@ tsr_status_t checkPlan(tsr_bundle &bundle, tsr_error_t *error) {
   bundle.variants = m.tables(field::kVariants);
   bundle.segments = m.tables(field::kSegments);
   bundle.strings = m.tables(field::kStrings);
+  bundle.devices = m.tables(field::kDevices);
+  bundle.deviceCount = larger<u32>(bundle.devices.count, 1);
   bundle.maxOperands = bundle.maxScalars = 0;
   bundle.inputAxes = bundle.outputAxes = 0;
   if (bundle.registers > (1u << 24))
     return refuse(error, TSR_ERROR_STRUCTURE, "registers|%u|at most %u",
                   bundle.registers, 1u << 24);
-  return PlanChecker(bundle, error).run() ? TSR_OK : TSR_REFUSED;
+  bool plain = load<u32>(bundle.image + format::kVersionAt) ==
+               format::kFormatVersion;
+  if (bundle.deviceCount > (plain ? 1 : TSR_MAX_DEVICES))
+    return refuse(error, TSR_ERROR_STRUCTURE,
+                  "devices|%u|at most %u in this format version|the bundle was "
+                  "made by a faulty tool: compile the model again",
+                  bundle.deviceCount, u32(plain ? 1 : TSR_MAX_DEVICES));
+  if (!PlanChecker(bundle, error).run())
+    return TSR_REFUSED;
+  return checkDevices(bundle, error);
 }
 
 } // namespace tsr

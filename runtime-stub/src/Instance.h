@@ -1,8 +1,9 @@
 // An instance: registers, places of buffers, pools, the state of a run. All in
 // one block of host memory:
 //
-//   tsr_instance | registers | input dims | output dims | buffers | pointers |
-//   scalars | sort order
+//   tsr_instance | registers | input dims | output dims | buffers |
+//   pointers of each device | scalars of each device | devices | launches |
+//   sort order
 #ifndef TESSERA_RUNTIME_INSTANCE_H
 #define TESSERA_RUNTIME_INSTANCE_H
 
@@ -34,6 +35,20 @@ namespace Given {
 enum : u8 { kDefault, kByHost, kCopied };
 }
 
+/// What a launch hands to its device; lives until the fence.
+struct LaunchWork {
+  tsr_instance *instance;
+  u32 command; // the Launch
+};
+
+/// A device of one instance. Its thread writes `status` and `error` between a
+/// launch and the fence, the running thread otherwise.
+struct DeviceState {
+  u32 busy; // launched and not waited for; the running thread's
+  tsr_status_t status;
+  tsr_error_t error;
+};
+
 enum class RunState : u32 { Created, Prepared, Suspended, Finished };
 
 } // namespace tsr
@@ -51,8 +66,10 @@ struct tsr_instance {
   tsr::i64 *inputDims; // of all inputs, one after the other
   tsr::i64 *outputDims;
   tsr::Place *places;
-  void **pointers; // operands of the running dispatch
+  void **pointers; // operands of the running dispatch, for each device
   tsr::i64 *scalars;
+  tsr::DeviceState *devices;
+  tsr::LaunchWork *work; // by number of the launch
   tsr::u32 *order; // buffers while placing; given-flags of inputs follow
   tsr::u8 *given;  // per input: the host gave a value
 
@@ -74,6 +91,12 @@ u64 instanceBytes(const tsr_bundle &bundle);
 /// saturated is refused where it is used.
 tsr_status_t runScalars(tsr_instance &instance, u32 begin, u32 end,
                         tsr_error_t *error);
+
+/// Gives the range behind the Launch at `command` to its device.
+tsr_status_t launch(tsr_instance &instance, u32 command, tsr_error_t *error);
+/// Waits for a device and takes over its refusal.
+tsr_status_t waitFor(tsr_instance &instance, u32 device, tsr_error_t *error);
+tsr_status_t waitForAll(tsr_instance &instance, tsr_error_t *error);
 
 /// Address and extent of a buffer at this moment; false if it does not exist.
 bool resolve(const tsr_instance &instance, u32 buffer, u8 *&data, u64 &bytes);

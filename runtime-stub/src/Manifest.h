@@ -52,6 +52,7 @@ enum class CommandKind : u8 {
   Fence,
   Fill,
   StoreInt,
+  Launch,
   kCount
 };
 enum class SegmentKind : u8 { Code, Data, Device, kCount };

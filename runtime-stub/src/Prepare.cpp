@@ -36,8 +36,11 @@ u64 carve(tsr_instance &i, const tsr_bundle &bundle, u8 *memory) {
   i.inputDims = carver.take<i64>(bundle.inputAxes);
   i.outputDims = carver.take<i64>(bundle.outputAxes);
   i.places = carver.take<Place>(bundle.buffers.count);
-  i.pointers = carver.take<void *>(bundle.maxOperands);
-  i.scalars = carver.take<i64>(bundle.maxScalars);
+  i.pointers =
+      carver.take<void *>(u64(bundle.maxOperands) * bundle.deviceCount);
+  i.scalars = carver.take<i64>(u64(bundle.maxScalars) * bundle.deviceCount);
+  i.devices = carver.take<DeviceState>(bundle.deviceCount);
+  i.work = carver.take<LaunchWork>(bundle.launches);
   i.order = carver.take<u32>(bundle.buffers.count);
   i.given = carver.take<u8>(bundle.inputs.count);
   return carver.used();
@@ -319,6 +322,7 @@ extern "C" void tsr_bundle_needs(const tsr_bundle_t *bundle, tsr_needs_t *out) {
     need.name = pool.text(field::kPoolName);
     need.alignment = larger<u32>(pool.get<u32>(field::kAlignment), 64);
     need.growing = pool.get<u8>(field::kGrowing) != 0;
+    need.device = pool.get<u8>(field::kPoolDevice);
     need.bytes = alignUp(pool.get<u64>(field::kStaticBytes), need.alignment);
     need.known = 1;
   }

@@ -1,41 +1,7 @@
 // The interpreter of the command list.
-#include "runtime-stub/src/Instance.h"
-
-#include "runtime-stub/arch/Arch.h"
-#include "runtime-stub/include/tessera/kernel_abi.h"
+#include "runtime-stub/src/Execute.h"
 
 namespace tsr {
-
-bool resolve(const tsr_instance &instance, u32 index, u8 *&data, u64 &bytes) {
-  const Buffer &buffer = instance.buffer(index);
-  u32 rootIndex = index;
-  u64 into = 0;
-  const Buffer *root = &buffer;
-  if (buffer.aliasOf != kNone) {
-    rootIndex = buffer.aliasOf;
-    into = buffer.aliasOffset;
-    root = &instance.buffer(rootIndex);
-  }
-  const tsr_bundle &bundle = *instance.bundle;
-  if (root->kind == BufferKind::Constant) {
-    // Kernels do not write to constants; the pages are read-only.
-    data = const_cast<u8 *>(bundle.segmentData(root->segment)) + root->offset +
-           into;
-    bytes = root->sizeBytes - into;
-    return into <= root->sizeBytes;
-  }
-  const Place &place = instance.places[rootIndex];
-  if (into > place.size)
-    return false;
-  bytes = place.size - into;
-  if (place.live == 2) { // an input whose default value is used
-    data = reinterpret_cast<u8 *>(place.offset) + into;
-    return true;
-  }
-  const PoolState &pool = instance.pools[root->pool];
-  data = pool.memory + place.offset + into;
-  return place.live != 0 && pool.memory != nullptr;
-}
 
 namespace {
 
@@ -141,56 +107,29 @@ bool allocate(tsr_instance &instance, u32 index, u64 size) {
   return true;
 }
 
-/// One dispatch, as the host's threads see it.
-struct Work {
-  tsr_kernel_fn kernel;
-  void *const *buffers;
-  const i64 *scalars;
-  bool flush;
-  u64 failure; // workgroup << 32 | status of the lowest workgroup that failed
-
-  static void run(void *argument, u64 index) {
-    auto *work = static_cast<Work *>(argument);
-    i32 status;
-    if (work->flush) {
-      arch::FloatMode mode = arch::flushDenormals();
-      status = work->kernel(work->buffers, work->scalars, index);
-      arch::restoreFloatMode(mode);
-    } else {
-      status = work->kernel(work->buffers, work->scalars, index);
-    }
-    if (status == TSR_KERNEL_OK)
-      return;
-    u64 mine = index << 32 | u32(status);
-    u64 seen = __atomic_load_n(&work->failure, __ATOMIC_RELAXED);
-    while (mine < seen &&
-           !__atomic_compare_exchange_n(&work->failure, &seen, mine, false,
-                                        __ATOMIC_RELAXED, __ATOMIC_RELAXED))
-      ;
-  }
-};
-
 class Interpreter {
 public:
   Interpreter(tsr_instance &instance, tsr_error_t *error)
-      : instance(instance), bundle(*instance.bundle), error(error) {}
+      : instance(instance), bundle(*instance.bundle), error(error),
+        processor(instance, 0, error) {}
 
   tsr_status_t run() {
     u32 end = bundle.commandEnd;
     u32 &pc = instance.command;
     while (pc != end) {
       const Command &c = bundle.commands.at(pc);
+      processor.position = pc;
       u32 next = pc + 1;
       tsr_status_t status = TSR_OK;
       switch (c.kind) {
       case CommandKind::Dispatch:
-        status = dispatch(c);
+      case CommandKind::Copy:
+      case CommandKind::Fill:
+      case CommandKind::StoreInt:
+        status = processor.run(pc, c);
         break;
       case CommandKind::Scalars:
         status = runScalars(instance, c.a, c.a + c.b, error);
-        break;
-      case CommandKind::Copy:
-        status = copy(c);
         break;
       case CommandKind::Jump:
         next = c.a;
@@ -215,12 +154,11 @@ public:
                         bundle.strings.text(c.b));
         break;
       case CommandKind::Fence:
-        break; // the processor is never behind
-      case CommandKind::Fill:
-        status = fill(c);
+        status = waitFor(instance, c.a, error);
         break;
-      case CommandKind::StoreInt:
-        status = storeInt(c);
+      case CommandKind::Launch:
+        status = launch(instance, pc, error);
+        next = pc + 1 + c.b;
         break;
       case CommandKind::kCount:
         break;
@@ -233,174 +171,9 @@ public:
   }
 
 private:
-  u64 now() const {
-    return instance.host.trace && instance.host.now_ns
-               ? instance.host.now_ns(instance.host.context)
-               : 0;
-  }
-  void trace(const char *kernel, const char *kernelClass, u64 workgroups,
-             u64 begin) {
-    if (!instance.host.trace)
-      return;
-    tsr_trace_event_t event = {kernel,          kernelClass, instance.command,
-                               u32(workgroups), begin,       now()};
-    instance.host.trace(instance.host.context, &event);
-  }
-  tsr_status_t refuseBuffer(u32 index) {
-    return refuse(error, TSR_ERROR_STRUCTURE,
-                  "command %u|buffer %u does not exist there|a buffer that was "
-                  "allocated|the bundle was made by a faulty tool: compile the "
-                  "model again",
-                  instance.command, index);
-  }
-
-  tsr_status_t dispatch(const Command &c) {
-    u64 begin = now();
-    for (u32 i = 0; i < c.c; ++i) {
-      u8 *data = nullptr;
-      u64 bytes = 0;
-      u32 index = bundle.operands[c.b + i];
-      if (!resolve(instance, index, data, bytes)) {
-        if (bytes || !isEmpty(index))
-          return refuseBuffer(index);
-        data = nullptr;
-      }
-      instance.pointers[i] = data;
-    }
-    for (u32 i = 0; i < c.e; ++i)
-      instance.scalars[i] = instance.registers[bundle.operands[c.d + i]];
-    i64 workgroups = c.f == kNone ? 1 : instance.registers[c.f];
-    if (workgroups < 0 || workgroups > 0x7fffffff)
-      return refuse(error, TSR_ERROR_VALUE,
-                    "workgroups of command %u|%ld|0 to 2^31", instance.command,
-                    workgroups);
-    auto kernel = reinterpret_cast<tsr_kernel_fn>(bundle.codeBase +
-                                                  bundle.codeEntries[c.a]);
-    Work work = {kernel, instance.pointers, instance.scalars,
-                 (c.flags & kFlushDenormals) != 0, ~u64(0)};
-    if (workgroups > 1 && instance.host.parallel)
-      instance.host.parallel(instance.host.context, u64(workgroups), Work::run,
-                             &work);
-    else
-      for (u64 i = 0; i < u64(workgroups) && work.failure == ~u64(0); ++i)
-        Work::run(&work, i);
-    u64 failure = __atomic_load_n(&work.failure, __ATOMIC_RELAXED);
-    if (failure != ~u64(0))
-      return refuseKernel(c.a, i32(failure));
-    Table table = bundle.kernels[c.a];
-    trace(table.text(field::kKernelName), table.text(field::kKernelClass),
-          u64(workgroups), begin);
-    return TSR_OK;
-  }
-
-  /// A planned buffer of no bytes, in a pool that then needs no memory.
-  bool isEmpty(u32 index) const {
-    const Buffer &root = instance.buffer(instance.rootOf(index));
-    return root.kind != BufferKind::Constant && !instance.isGrowing(root) &&
-           instance.places[instance.rootOf(index)].size == 0;
-  }
-
-  tsr_status_t refuseKernel(u32 kernel, i32 status) {
-    Table table = bundle.kernels[kernel];
-    TableVector origin = table.tables(field::kOrigin);
-    char nodes[80];
-    Text names(nodes, sizeof(nodes));
-    names.put(origin.count ? "node" : "kernel '");
-    for (u32 i = 0; i < origin.count && i < 4; ++i) {
-      names.put(i ? ", '" : " '");
-      names.put(origin.text(i));
-      names.put('\'');
-    }
-    if (origin.count > 4)
-      names.put(", ...");
-    if (!origin.count) {
-      names.put(table.text(field::kKernelName));
-      names.put('\'');
-    }
-    const char *what =
-        status == TSR_KERNEL_INDEX_OUT_OF_RANGE ? "an index out of range"
-        : status == TSR_KERNEL_BAD_VALUE
-            ? "an operand's value that has no meaning"
-        : status == TSR_KERNEL_DIVISION_BY_ZERO ? "an integer division by zero"
-                                                : "an unknown failure";
-    return refuse(
-        error, TSR_ERROR_VALUE,
-        "%s|%s (status %d)||the input data has no meaning for this model",
-        nodes, what, status);
-  }
-
-  tsr_status_t sized(u32 reg, u64 &out) {
-    i64 bytes = instance.registers[reg];
-    if (bytes < 0 || bytes >= i64(format::kSizeLimit))
-      return refuse(error, TSR_ERROR_VALUE,
-                    "size in command %u|%ld bytes|0 to 2^47|the input data has "
-                    "no meaning for this model",
-                    instance.command, bytes);
-    out = u64(bytes);
-    return TSR_OK;
-  }
-
-  /// The part [offset register, + size) of a buffer.
-  tsr_status_t range(u32 index, u32 offsetRegister, u64 size, u8 *&data) {
-    u64 bytes = 0, offset = 0;
-    if (offsetRegister != kNone && sized(offsetRegister, offset) != TSR_OK)
-      return TSR_REFUSED;
-    if (!resolve(instance, index, data, bytes)) {
-      if (size == 0)
-        return TSR_OK;
-      return refuseBuffer(index);
-    }
-    if (!within(offset, size, bytes))
-      return refuse(
-          error, TSR_ERROR_VALUE,
-          "command %u|%lu bytes at %lu of buffer %u|inside its %lu bytes",
-          instance.command, size, offset, index, bytes);
-    data += offset;
-    return TSR_OK;
-  }
-
-  tsr_status_t copy(const Command &c) {
-    u64 begin = now(), size = 0;
-    u8 *to = nullptr, *from = nullptr;
-    if (sized(c.c, size) != TSR_OK || range(c.b, c.d, size, to) != TSR_OK ||
-        range(c.a, c.e, size, from) != TSR_OK)
-      return TSR_REFUSED;
-    if (writesDefault(c.b))
-      return refuseBuffer(c.b);
-    moveBytes(to, from, size);
-    trace("copy", "movement", 1, begin);
-    return TSR_OK;
-  }
-
-  tsr_status_t fill(const Command &c) {
-    u64 begin = now(), size = 0;
-    u8 *to = nullptr;
-    if (sized(c.c, size) != TSR_OK || range(c.a, kNone, size, to) != TSR_OK)
-      return TSR_REFUSED;
-    if (writesDefault(c.a))
-      return refuseBuffer(c.a);
-    setBytes(to, u8(c.b), size);
-    trace("fill", "movement", 1, begin);
-    return TSR_OK;
-  }
-  tsr_status_t storeInt(const Command &c) {
-    u64 width = u64(elementBytes(i32(c.d), 1));
-    u8 *to = nullptr;
-    u64 bytes = 0;
-    if (!resolve(instance, c.a, to, bytes) || writesDefault(c.a) ||
-        !within(c.c * width, width, bytes))
-      return refuseBuffer(c.a);
-    i64 value = instance.registers[c.b];
-    copyBytes(to + c.c * width, &value, width); // little-endian: the low bytes
-    return TSR_OK;
-  }
-  bool writesDefault(u32 index) const {
-    return instance.places[instance.rootOf(index)].live == 2;
-  }
-
   tsr_status_t allocateBuffer(const Command &c) {
     u64 size = 0;
-    if (sized(c.b, size) != TSR_OK)
+    if (processor.sized(c.b, size) != TSR_OK)
       return TSR_REFUSED;
     return allocate(instance, c.a, size) ? TSR_OK : TSR_NEED_MEMORY;
   }
@@ -421,7 +194,7 @@ private:
       return TSR_OK;
     }
     if (!from.live)
-      return refuseBuffer(c.b);
+      return processor.refuseBuffer(c.b);
     release(instance, c.a);
     u32 *link = &instance.pools[instance.buffer(c.b).pool].first;
     while (*link != c.b)
@@ -439,6 +212,7 @@ private:
   tsr_instance &instance;
   const tsr_bundle &bundle;
   tsr_error_t *error;
+  Executor processor;
 };
 
 void describe(tsr_tensor_t *out, Table tensor, const i64 *dims) {
@@ -517,6 +291,11 @@ extern "C" tsr_status_t tsr_run(tsr_instance_t *instance, tsr_error_t *error) {
     instance->command = instance->bundle->commandBegin;
   }
   tsr_status_t status = Interpreter(*instance, error).run();
+  // Whatever the end, no device works in memory that the host may take back.
+  tsr_status_t devices =
+      waitForAll(*instance, status == TSR_REFUSED ? nullptr : error);
+  if (devices != TSR_OK)
+    status = devices;
   for (u32 i = 0; status == TSR_OK && i < instance->bundle->outputs.count;
        ++i) {
     tsr_tensor_t tensor;

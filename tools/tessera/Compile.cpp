@@ -12,6 +12,8 @@ void addCompile(CLI::App &app, int &status) {
   command->add_option("-o,--output", options->output, "Bundle to write (atomically)");
   command->add_option("--variant", options->variants, "Only these ISA variants of the target. Repeatable");
   command->add_option("--depfile", options->depfile, "Write the files that were read, in Makefile syntax");
+  command->add_option("--segment", options->segments, "UNIT=NODE,...: another device computes these nodes; for tests")
+      ->group("");
   command->add_option("--dump-after", options->dumpAfter, "Print the IR after a phase to stdout");
   command->add_option("--compile-to", *to, "Stop after a phase");
   command->add_option("--via-tosa", options->viaTosa, "For tests: send what lowers through the TOSA file and back")

@@ -23,7 +23,10 @@ inputs may come from --inputs; a model without inputs needs none.
   --trace FILE         write every kernel's time as Chrome trace JSON (last run)
   --variant NAME       use this ISA variant, or refuse
   --check              verify the bundle and stop
-  --poison             fill the memory with 0xff before every run
+  --poison             fill the memory with 0xff before every run, and that of
+                       the processor while another device works
+  --devices HOW        threads (default): each device but the processor has a
+                       thread; inline: they work when they are given work
   --help
 
 exit codes: 0 done, 1 the model or its data is refused, 2 usage,
@@ -106,7 +109,12 @@ Options parseOptions(int argc, char **argv) {
       options.variant = argument();
     else if (word == "--poison")
       options.poison = flag();
-    else if (word == "--check")
+    else if (word == "--devices") {
+      const std::string &how = argument();
+      if (how != "threads" && how != "inline")
+        throw Usage("--devices is threads or inline, not '" + how + "'");
+      options.inlineDevices = how == "inline";
+    } else if (word == "--check")
       options.check = flag();
     else if (word == "--help" || word == "-h")
       options.help = flag();

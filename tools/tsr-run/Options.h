@@ -19,6 +19,7 @@ struct Options {
   std::string trace;
   std::string variant;
   bool poison = false;
+  bool inlineDevices = false;
   bool check = false;
   bool help = false;
 };

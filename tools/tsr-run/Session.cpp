@@ -1,6 +1,8 @@
 #include "tools/tsr-run/Session.h"
 
+#include <algorithm>
 #include <cstring>
+#include <tuple>
 
 namespace runner {
 namespace {
@@ -38,8 +40,18 @@ Session::Session(const std::string &path, const Settings &chosen)
   }
   if (settings.trace)
     context.onTrace = [this](const tsr_trace_event_t &event) {
+      std::lock_guard<std::mutex> lock(tracing);
       trace.push_back({event.kernel, event.kernel_class, event.command,
-                       event.workgroups, event.begin_ns, event.end_ns});
+                       event.workgroups, event.begin_ns, event.end_ns,
+                       event.bytes, event.device});
+    };
+  if (settings.deviceThreads) {
+    queues = std::make_unique<tsr::posix::DeviceQueues>();
+    context.queues = queues.get();
+  }
+  if (settings.poison)
+    context.aroundRange = [this](uint32_t, const std::function<void()> &work) {
+      runPoisoned(work);
     };
   tsr_host_t host = tsr::posix::makeHost(features, context);
   tsr_error_t error = {};
@@ -131,6 +143,23 @@ void Session::poison(uint32_t pool, uint64_t from) {
                 pools[pool].size() - from);
 }
 
+/// A device has only its own memory: what lies in the processor's is gone while
+/// it works.
+void Session::runPoisoned(const std::function<void()> &work) {
+  std::vector<std::vector<char>> kept(needs.pool_count);
+  for (uint32_t pool = 0; pool < needs.pool_count; ++pool) {
+    if (needs.pools[pool].device != 0)
+      continue;
+    auto *bytes = static_cast<const char *>(pools[pool].data());
+    kept[pool].assign(bytes, bytes + pools[pool].size());
+    poison(pool, 0);
+  }
+  work();
+  for (uint32_t pool = 0; pool < needs.pool_count; ++pool)
+    if (!kept[pool].empty())
+      std::memcpy(pools[pool].data(), kept[pool].data(), kept[pool].size());
+}
+
 void Session::grow() {
   uint32_t pool = 0;
   uint64_t bytes = 0;
@@ -165,6 +194,9 @@ uint64_t Session::run(const std::vector<std::optional<Tensor>> &inputs) {
     grow();
   uint64_t end = tsr::posix::nowNs();
   check(status, error);
+  std::sort(trace.begin(), trace.end(), [](auto &a, auto &b) {
+    return std::tie(a.beginNs, a.command) < std::tie(b.beginNs, b.command);
+  });
   return end - begin;
 }
 

@@ -7,6 +7,7 @@
 
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 
 namespace runner {
@@ -19,7 +20,8 @@ struct VerificationFailed : Refused {
 struct TraceRecord {
   std::string kernel, kernelClass;
   uint32_t command, workgroups;
-  uint64_t beginNs, endNs;
+  uint64_t beginNs, endNs, bytes;
+  uint32_t device;
 };
 
 class Session {
@@ -27,6 +29,7 @@ public:
   struct Settings {
     std::string variant;
     unsigned threads = 1;
+    bool deviceThreads = true; ///< else devices work on the running thread
     bool poison = false;
     bool trace = false;
     bool checkOnly = false;
@@ -45,7 +48,10 @@ public:
   uint64_t run(const std::vector<std::optional<Tensor>> &inputs);
   tsr_tensor_t output(uint32_t index);
 
-  std::vector<TraceRecord> trace; ///< of the last run
+  std::vector<TraceRecord> trace; ///< of the last run, by its beginning
+  std::string deviceName(uint32_t device) const {
+    return tsr_device_name(handle, device);
+  }
 
   /// The ISA variant that runs, and the bytes that everything takes.
   std::string variantName() const;
@@ -55,17 +61,20 @@ private:
   void checkInput(uint32_t index, const Tensor &tensor) const;
   void grow();
   void poison(uint32_t pool, uint64_t from);
+  void runPoisoned(const std::function<void()> &work);
 
   Settings settings;
   std::string features;
   tsr::posix::MappedFile file;
   tsr::posix::HostContext context;
   std::unique_ptr<tsr::posix::ThreadPool> threads;
+  std::mutex tracing;
   tsr::posix::Pages bundleState, code, instanceState;
   tsr::posix::Pages pools[TSR_MAX_POOLS];
   tsr_needs_t needs = {};
   tsr_bundle_t *handle = nullptr;
   tsr_instance_t *instance = nullptr;
+  std::unique_ptr<tsr::posix::DeviceQueues> queues; ///< ends before the memory
 };
 
 } // namespace runner

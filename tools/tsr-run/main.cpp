@@ -207,15 +207,19 @@ void writeTrace(const Session &session, const std::string &path) {
   uint64_t start = session.trace.empty() ? 0 : session.trace.front().beginNs;
   for (size_t i = 0; i < session.trace.size(); ++i) {
     const TraceRecord &r = session.trace[i];
-    char numbers[256];
+    char numbers[320];
     std::snprintf(
         numbers, sizeof(numbers),
-        "\"ph\": \"X\", \"pid\": 1, \"tid\": 1, \"ts\": %.3f, \"dur\": %.3f, "
-        "\"args\": {\"ns\": %llu, \"command\": %u, \"workgroups\": %u}}",
-        double(r.beginNs - start) / 1000, double(r.endNs - r.beginNs) / 1000,
-        (unsigned long long)(r.endNs - r.beginNs), r.command, r.workgroups);
+        "\"ph\": \"X\", \"pid\": 1, \"tid\": %u, \"ts\": %.3f, \"dur\": %.3f, "
+        "\"args\": {\"ns\": %llu, \"command\": %u, \"workgroups\": %u, "
+        "\"bytes\": %llu, \"device\": \"",
+        r.device + 1, double(r.beginNs - start) / 1000,
+        double(r.endNs - r.beginNs) / 1000,
+        (unsigned long long)(r.endNs - r.beginNs), r.command, r.workgroups,
+        (unsigned long long)r.bytes);
     json += "{\"name\": \"" + jsonText(r.kernel) + "\", \"cat\": \"" +
             jsonText(r.kernelClass) + "\", " + numbers +
+            jsonText(session.deviceName(r.device)) + "\"}}" +
             (i + 1 < session.trace.size() ? ",\n" : "\n");
   }
   // What ran, and in how much memory, for the exact shapes of this call.
@@ -253,6 +257,7 @@ int run(const Options &options) {
   settings.variant = options.variant;
   settings.threads = options.threads;
   settings.poison = options.poison;
+  settings.deviceThreads = !options.inlineDevices;
   settings.trace = !options.trace.empty();
   settings.checkOnly = options.check;
   Session session(options.bundle, settings);

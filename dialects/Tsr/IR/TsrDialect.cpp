@@ -62,3 +62,51 @@ LogicalResult DispatchOp::verify() {
     return emitOpError() << "has layouts for " << layouts->size() << " of " << values << " values";
   return success();
 }
+
+ArrayRef<char> SegmentOp::getArtefactBytes() {
+  Attribute artefact = getArtefact().value_or(Attribute());
+  if (auto text = dyn_cast_or_null<StringAttr>(artefact))
+    return {text.data(), text.size()};
+  if (auto resource = dyn_cast_or_null<DenseResourceElementsAttr>(artefact))
+    if (AsmResourceBlob *blob = resource.getRawHandle().getBlob())
+      return blob->getData();
+  return {};
+}
+
+/// What the plan could not give a place or an order in a device's memory.
+static LogicalResult verifyStatic(SegmentOp segment) {
+  WalkResult result = segment.getBody().walk([&](Operation *op) -> WalkResult {
+    for (Type type : op->getResultTypes()) {
+      auto tensor = dyn_cast<TensorType>(type);
+      if (isa<NoneType>(type) || (tensor && tensor.hasStaticShape()))
+        continue;
+      return op->emitOpError() << "in a tsr.segment has a result of type " << type << ", not of a static tensor";
+    }
+    if (op->getNumRegions() && !isa<DispatchOp>(op))
+      return op->emitOpError("has a body: control flow stays outside of tsr.segment");
+    return WalkResult::advance();
+  });
+  return failure(result.wasInterrupted());
+}
+
+LogicalResult SegmentOp::verify() {
+  Block *block = getBodyBlock();
+  if (block->getArgumentTypes() != getInputs().getTypes())
+    return emitOpError("body takes other types than its operands");
+  auto yield = dyn_cast<YieldOp>(block->getTerminator());
+  if (!yield || yield.getValues().getTypes() != getOutputs().getTypes())
+    return emitOpError("yields other types than its results");
+  int64_t device = getDevice();
+  if (device < 1 || device >= maxDevices)
+    return emitOpError() << "names device " << device << ", not one from 1 to " << maxDevices - 1
+                         << " (0 is the CPU)";
+  if (getUnit().empty())
+    return emitOpError("has an empty unit name");
+  if (auto artefact = getArtefact()) {
+    auto resource = dyn_cast<DenseResourceElementsAttr>(*artefact);
+    bool bytes = resource && resource.getElementType().isInteger(8);
+    if (!isa<StringAttr>(*artefact) && !bytes)
+      return emitOpError("has an artefact that is neither a string nor a resource of bytes");
+  }
+  return verifyStatic(*this);
+}

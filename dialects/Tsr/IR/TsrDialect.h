@@ -12,6 +12,12 @@
 
 #include "dialects/Tsr/IR/TsrDialect.h.inc"
 #include "dialects/Tsr/IR/TsrEnums.h.inc"
+
+namespace tessera::tsr {
+/// Devices that a bundle may name, the CPU among them.
+inline constexpr int64_t maxDevices = 8;
+} // namespace tessera::tsr
+
 #define GET_ATTRDEF_CLASSES
 #include "dialects/Tsr/IR/TsrAttrs.h.inc"
 #define GET_OP_CLASSES

@@ -85,6 +85,35 @@ def Tsr_DispatchOp : Tsr_Op<"dispatch", [IsolatedFromAbove, SingleBlock, Pure]> 
   let assemblyFormat = "$kernel_class `(` $inputs `)` attr-dict `:` functional-type($inputs, $outputs) $body";
 }
 
+def Tsr_SegmentOp : Tsr_Op<"segment", [IsolatedFromAbove, SingleBlock, Pure]> {
+  let summary = "a part of the model that another device runs";
+  let description = [{
+    The body holds what the device computes, over block arguments that stand
+    for the operands; every shape in it and at its border is static, and it has
+    no control flow. Operands and results are values of the CPU's memory in row
+    major order: the plan copies each operand into the device's memory once,
+    launches the body, waits for it before the first reader, and copies results
+    back when the CPU reads them. Tensors that pass from one segment to another
+    of the same device stay in its memory. With `zero_copy` both sides share
+    the operands' and results' storage and nothing is copied.
+
+    `unit` is the device's name, `device` its number (the CPU is 0). `artefact`
+    is what the device's own tool chain made of the body, for the bundle: a
+    string of bytes, or `dense_resource` elements of 8 bits.
+  }];
+  let arguments = (ins StrAttr:$unit, Variadic<AnyStaticShapeTensor>:$inputs, I64Attr:$device,
+      UnitAttr:$zero_copy, OptionalAttr<AnyAttr>:$artefact);
+  let results = (outs Variadic<AnyStaticShapeTensor>:$outputs);
+  let regions = (region SizedRegion<1>:$body);
+  let extraClassDeclaration = [{
+    ::mlir::Block *getBodyBlock() { return &getBody().front(); }
+    /// The bytes of `artefact`; empty without one.
+    ::llvm::ArrayRef<char> getArtefactBytes();
+  }];
+  let hasVerifier = 1;
+  let assemblyFormat = "$unit `(` $inputs `)` attr-dict `:` functional-type($inputs, $outputs) $body";
+}
+
 def Tsr_UndefinedOp : Tsr_Op<"undefined", [Pure]> {
   let summary = "a value that nothing reads";
   let description = [{
@@ -98,7 +127,7 @@ def Tsr_UndefinedOp : Tsr_Op<"undefined", [Pure]> {
 }
 
 def Tsr_YieldOp : Tsr_Op<"yield", [Pure, Terminator, ReturnLike]> {
-  let summary = "ends the body of a dispatch";
+  let summary = "ends the body of a dispatch or a segment";
   let arguments = (ins Variadic<AnyType>:$values);
   let assemblyFormat = "($values^ `:` type($values))? attr-dict";
 }

@@ -36,7 +36,7 @@
 extern "C" {
 #endif
 
-#define TSR_RUNTIME_VERSION 1
+#define TSR_RUNTIME_VERSION 2
 
 typedef struct tsr_bundle tsr_bundle_t;
 typedef struct tsr_instance tsr_instance_t;
@@ -82,11 +82,14 @@ typedef enum tsr_protection {
 } tsr_protection_t;
 
 typedef struct tsr_trace_event {
-  const char *kernel;       /* null-terminated; "copy" and "fill" for those */
-  const char *kernel_class; /* "" when there is none */
+  const char *kernel;       /* null-terminated; "copy", "fill", "fence" for those;
+                               the name of a launch */
+  const char *kernel_class; /* "" when there is none; "movement", "fence", "launch" */
   uint32_t command;         /* position in the command list */
   uint32_t workgroups;
   uint64_t begin_ns, end_ns;
+  uint64_t bytes;           /* moved by a copy or fill */
+  uint32_t device;          /* who did it; of a launch or fence: for whom */
 } tsr_trace_event_t;
 
 /* Every function pointer may be null. */
@@ -109,8 +112,17 @@ typedef struct tsr_host {
                    void *argument);
   /* A clock for traces. */
   uint64_t (*now_ns)(void *context);
-  /* Called after every dispatch, copy and fill on the running thread. */
+  /* Called after every dispatch, copy, fill, launch and fence on the running
+   * thread; with `submit`, on the devices' threads at the same time. */
   void (*trace)(void *context, const tsr_trace_event_t *event);
+  /* Has work(argument) done by `device` (1 or more) behind what it was given
+   * before, and returns at once. Non-zero is a failure. Null, or without
+   * `wait`: work is done before tsr_run goes on. */
+  int (*submit)(void *context, uint32_t device, void (*work)(void *argument),
+                void *argument);
+  /* Returns when the device has done all that was submitted. What it wrote is
+   * visible then. Non-zero: the device failed. */
+  int (*wait)(void *context, uint32_t device);
 } tsr_host_t;
 
 /* ---- opening ------------------------------------------------------------ */
@@ -133,6 +145,7 @@ tsr_status_t tsr_open(const void *image, uint64_t size, const tsr_host_t *host,
                       tsr_bundle_t **out_bundle, tsr_error_t *out_error);
 
 #define TSR_MAX_POOLS 16
+#define TSR_MAX_DEVICES 8 /* the processor among them */
 
 typedef struct tsr_pool_need {
   const char *name;
@@ -140,6 +153,7 @@ typedef struct tsr_pool_need {
   uint32_t alignment; /* of the pool's address */
   uint8_t known;      /* 0: depends on the input shapes, ask after tsr_prepare */
   uint8_t growing;    /* tsr_run may ask for more */
+  uint8_t device;     /* whose memory it is; the processor must reach all */
 } tsr_pool_need_t;
 
 /* Everything the host has to provide. */
@@ -152,6 +166,10 @@ typedef struct tsr_needs {
 } tsr_needs_t;
 
 void tsr_bundle_needs(const tsr_bundle_t *bundle, tsr_needs_t *out_needs);
+
+/* Devices that the plan uses; number 0 is the processor. */
+uint32_t tsr_device_count(const tsr_bundle_t *bundle);
+const char *tsr_device_name(const tsr_bundle_t *bundle, uint32_t device);
 
 /* Copies the chosen variant to `pages`, checks its hash there, relocates it,
  * cleans the instruction cache and has the host protect it. */

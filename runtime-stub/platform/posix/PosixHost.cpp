@@ -176,6 +176,21 @@ int protectPages(void *, void *pages, uint64_t bytes,
   return mprotect(pages, bytes, flags);
 }
 
+int submitRange(void *c, uint32_t device, void (*work)(void *),
+                void *argument) {
+  auto &context = *static_cast<HostContext *>(c);
+  if (context.aroundRange)
+    context.aroundRange(device, [&] {
+      if (!context.queues)
+        return work(argument);
+      context.queues->submit(device, work, argument);
+      context.queues->wait(device);
+    });
+  else
+    context.queues->submit(device, work, argument);
+  return 0;
+}
+
 } // namespace
 
 tsr_host_t makeHost(const std::string &features, HostContext &context) {
@@ -195,6 +210,14 @@ tsr_host_t makeHost(const std::string &features, HostContext &context) {
     host.trace = [](void *c, const tsr_trace_event_t *event) {
       static_cast<HostContext *>(c)->onTrace(*event);
     };
+  if (context.queues || context.aroundRange) {
+    host.submit = submitRange;
+    host.wait = [](void *c, uint32_t device) {
+      if (auto *queues = static_cast<HostContext *>(c)->queues)
+        queues->wait(device);
+      return 0;
+    };
+  }
   return host;
 }
 

@@ -66,9 +66,29 @@ private:
   std::unique_ptr<State> state;
 };
 
-/// A host table. `features` and `pool` (may be null) must outlive it.
+/// One worker thread for each device that work was submitted to. Its queue is
+/// in order; several threads may submit and wait.
+class DeviceQueues {
+public:
+  DeviceQueues();
+  ~DeviceQueues();
+  void submit(uint32_t device, void (*work)(void *), void *argument);
+  void wait(uint32_t device);
+
+private:
+  struct Queue;
+  std::unique_ptr<Queue> queues[TSR_MAX_DEVICES];
+};
+
+/// A host table. `features`, `pool` and `queues` (may be null) must outlive it.
 struct HostContext {
   ThreadPool *pool = nullptr;
+  DeviceQueues *queues = nullptr; ///< null: devices work on the running thread
+  /// Called instead of each submission, on the running thread; it calls `work`,
+  /// which returns when the device is done. For tests that watch the memory.
+  std::function<void(uint32_t device, const std::function<void()> &work)>
+      aroundRange;
+  /// With queues, also called on the devices' threads.
   std::function<void(const tsr_trace_event_t &)> onTrace;
 };
 tsr_host_t makeHost(const std::string &features, HostContext &context);

@@ -60,3 +60,15 @@ int32_t compact_f32(void *const *buffers, const int64_t *scalars, uint64_t workg
   *(int64_t *)buffers[2] = count;
   return TSR_KERNEL_OK;
 }
+
+/* out = where the first operand lies: what no kernel of ours would do. */
+int32_t address_i64(void *const *buffers, const int64_t *scalars, uint64_t workgroup) {
+  *(int64_t *)buffers[1] = (int64_t)buffers[0];
+  return TSR_KERNEL_OK;
+}
+
+/* out = the float at an address: reaches into memory that is not its own. */
+int32_t peek_f32(void *const *buffers, const int64_t *scalars, uint64_t workgroup) {
+  *(float *)buffers[1] = *(const float *)*(const int64_t *)buffers[0];
+  return TSR_KERNEL_OK;
+}

@@ -219,13 +219,13 @@ tsr_status_t Run::open(bool checkOnly) {
                   state.data(), &bundle, &error);
 }
 
-tsr_status_t Run::load() {
+tsr_status_t Run::load(const tsr_host_t *own) {
   tsr_bundle_needs(bundle, &needs);
   code.resize(needs.code_bytes);
   memory.resize(needs.instance_bytes);
   if (tsr_load_code(bundle, code.data(), code.size(), &error) != TSR_OK)
     return TSR_REFUSED;
-  return tsr_instance_create(bundle, nullptr, memory.data(), memory.size(),
+  return tsr_instance_create(bundle, own, memory.data(), memory.size(),
                              &instance, &error);
 }
 

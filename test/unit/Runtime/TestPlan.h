@@ -71,7 +71,7 @@ public:
                tsr::posix::ThreadPool *pool = nullptr);
   /// Each returns the status; the refusal's text is in `error.text`.
   tsr_status_t open(bool checkOnly = false);
-  tsr_status_t load();
+  tsr_status_t load(const tsr_host_t *own = nullptr);
   tsr_status_t prepare(const std::vector<std::vector<int64_t>> &shapes);
   tsr_status_t start(const std::vector<std::vector<int64_t>> &shapes) {
     if (tsr_status_t s = open(); s != TSR_OK)

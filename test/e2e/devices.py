@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""Models split by hand between the processor and other devices, by value.
+
+usage: devices.py [--build DIR] [--only REGEX]
+
+Each model is compiled with nodes wrapped into segments, and run on two sets of inputs with the devices on threads and inline, the
+processor's memory poisoned while they work and not. The oracle is onnxruntime without optimisation, which knows nothing of the split.
+"""
+import argparse
+import json
+import os
+import re
+import sys
+import tempfile
+
+from graphs import build, feeds_of
+from harness import Fault, Refused, Tally, Tools, error, oracle
+
+SPLITS = []
+
+
+def split(name, text, segments, copies, limit=1e-5, shapes=(None,), low=None, high=None):
+    """`segments`: texts of --segment over the names of values, which name their nodes; `copies`: expected number in, out of devices."""
+    SPLITS.append((name, text, segments, copies, limit, shapes, low, high))
+
+
+CNN = """g (float[1,3,20,20] x) => (float[1,10] y) {
+  c1 = Conv<pads=[1,1,1,1], strides=[2,2]>(x, $[16,3,3,3], $[16]) r1 = Relu(c1) c2 = Conv<pads=[1,1,1,1]>(r1, $[16,16,3,3], $[16]) r2 = Relu(c2)
+  s = Add(r2, r1) d = Conv<group=16, pads=[1,1,1,1]>(s, $[16,1,3,3], $[16]) h = HardSwish(d) p = GlobalAveragePool(h) f = Flatten(p) l = Gemm(f, $[16,10], $[10]) y = Softmax<axis=-1>(l) }"""
+split("cnn_middle", CNN, ["npu=c2,r2,s"], (1, 1))
+split("cnn_two_parts", CNN, ["npu=c1,r1", "npu=d,h,p"], (2, 2))
+split("cnn_two_devices", CNN, ["npu=c1,r1", "gpu=c2,r2,s", "npu=d,h,p"], (3, 3))
+split("cnn_all", CNN, ["npu=c1,r1,c2,r2,s,d,h,p,f,l,y"], (1, 1))
+split("cnn_zero_copy", CNN, ["npu:zero-copy=c2,r2,s"], (0, 0))
+split("cnn_chain_stays", CNN, ["npu=c1,r1", "npu=c2,r2,s", "npu=d,h,p"], (1, 1))
+split("cnn_zero_copy_two_devices", CNN, ["npu:zero-copy=c1,r1", "gpu:zero-copy=c2,r2,s"], (1, 1))
+split("beside", """g (float[32,32] x, float[32,32] z) => (float[32,32] y, float[32,32] w) {
+  a = MatMul(x, $[32,32]) b = Tanh(a) c = MatMul(z, $[32,32]) e = Exp(z) w = Div(c, e) y = Add(b, w) }""", ["npu=a,b"], (1, 1))
+split("result_is_output", "g (float[4,8] x) => (float[4,8] y, float[4,8] z) { y = Exp(x) z = Neg(y) }", ["npu=y"], (1, 1))
+split("result_is_output_zero_copy", "g (float[4,8] x) => (float[4,8] y, float[4,8] z) { y = Exp(x) z = Neg(y) }", ["npu:zero-copy=y"], (0, 0))
+split("one_copy_for_two_readers", "g (float[6,6] x) => (float[6,6] y) { c = Relu(x) a = MatMul(c, $[6,6]) m = Softmax(a) b = MatMul(c, m) y = Add(a, b) }", ["npu=a", "npu=b"], (2, 2))
+split("views", """g (float[4,6] x) => (float[24] y, float[2,12] z) { k = Constant<value_ints=[24]>() m = Constant<value_ints=[2,12]>()
+  c = Sigmoid(x) r = Reshape(c, m) a = MatMul(r, $[12,12]) v = Reshape(a, k) y = Exp(v) z = Tanh(a) }""", ["npu=a"], (1, 1))
+split("shared_constant", "g (float[5,7] x) => (float[5,7] y) { w = Identity($[7,7]) a = MatMul(x, w) b = Relu(a) y = MatMul(b, w) }", ["npu=a"], (1, 1))
+split("integers", "g (int64[3,4] x) => (int64[3,4] y) { a = Add(x, x) b = Mul(a, x) y = Sub(b, a) }", ["npu=b"], (2, 1), low=-50, high=50)
+split("casts", "g (float[3,40] x) => (float[3,40] y) { h = Cast<to=10>(x) a = Tanh(h) b = Mul(a, a) y = Cast<to=1>(b) }", ["npu=a,b"], (1, 1), limit=2e-3)
+split("branch", """g (float[8] x, int64[1] k) => (float[8] y) { a = Exp(x) z = Constant<value_ints=[0]>() l = Less(k, z) c = Squeeze(l)
+  y = If(c)<then_branch = t () => (float[8] p) { p = Neg(a) }, else_branch = e () => (float[8] q) { n = Mul(a, a) q = Add(n, x) }> }""", ["npu=a"], (1, 1), low=-5, high=5)
+split("loop_reads_result", """g (float[8] x, int64 n) => (float[8] y) { a = Exp(x) t = Constant<value=bool {1}>()
+  y = Loop(n, t, x)<body = b (int64 i, bool c, float[8] s) => (bool d, float[8] r) { d = Identity(c) u = Mul(s, a) r = Tanh(u) }> }""", ["npu=a"], (1, 1), low=1, high=5)
+split("open_batch_outside", "g (float[b,8] x, float[4,8] z) => (float[b,8] y, float[4,8] w) { a = Tanh(z) w = Exp(a) y = Relu(x) }", ["npu=a"], (1, 1), shapes=([[3, 8], [4, 8]], [[7, 8], [4, 8]]))
+
+MODES = [("--devices", "threads"), ("--devices", "inline"), ("--devices", "threads", "--poison"), ("--devices", "inline", "--poison")]
+
+
+def check(tools, name, text, segments, copies, limit, shapes, low, high):
+    import onnx
+    model = build(name, text, 21)
+    for node in model.graph.node:
+        node.name = node.output[0]
+    with tempfile.TemporaryDirectory() as tmp:
+        path, bundle = os.path.join(tmp, name + ".onnx"), os.path.join(tmp, name + ".tsr")
+        onnx.save(model, path)
+        tools.compile(path, bundle, *(word for s in segments for word in ("--segment", s)))
+        shown = json.loads(tools.call([tools.tessera, "inspect", bundle, "--format", "json"]))
+        moved = [sum(c["count"] for c in shown["copies"] if c[way] not in ("cpu", "constants")) for way in ("to", "from")]
+        if tuple(moved) != copies:
+            raise Fault(f"{moved} copies into and out of devices, expected {copies}")
+        if len(shown["launches"]) != len(segments):
+            raise Fault(f"{len(shown['launches'])} launches for {len(segments)} segments")
+        again = os.path.join(tmp, "again.tsr")
+        tools.compile(path, again, *(word for s in segments for word in ("--segment", s)))
+        if open(bundle, "rb").read() != open(again, "rb").read():
+            raise Fault("a second compile gives other bytes")
+        ref = oracle(path)
+        for k, dims in enumerate([*shapes, shapes[0]]):
+            feeds = feeds_of(model, dims, k, low, high)
+            want = ref.run(None, feeds)
+            for mode in MODES:
+                got = tools.run(bundle, feeds, len(want), *mode, runner=[os.path.join(tools.bin, "tsr-run")])
+                for i, (g, w) in enumerate(zip(got, want)):
+                    e, why = error(g, w)
+                    if not e <= limit:
+                        raise Fault(f"run {k} {' '.join(mode)}: output {i}: {why or f'error {e:.2e} over {limit:g}'}")
+
+
+def main():
+    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ap.add_argument("--build")
+    ap.add_argument("--only", default="")
+    a = ap.parse_args()
+    tools, tally = Tools(a.build, timeout=120), Tally()
+    for s in SPLITS:
+        if not re.search(a.only, s[0]):
+            continue
+        try:
+            check(tools, *s)
+            tally.ok(s[0])
+        except Refused as why:
+            tally.fail(s[0], f"refused: {why}")
+        except Fault as why:
+            tally.fail(s[0], str(why))
+    return tally.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
