@@ -1,6 +1,10 @@
 #include "targets/Placement.h"
 #include "dialects/Onnx/IR/OnnxUtils.h"
+#include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/SmallPtrSet.h"
+#include "mlir/IR/IRMapping.h"
 #include "targets/Cpu/KernelBuilder.h"
+#include "targets/Tosa/Lowering.h"
 
 using namespace mlir;
 
@@ -8,16 +12,112 @@ namespace tessera {
 
 static llvm::SmallVector<std::string> cpuFaults(Operation *op) {
   cpu::Reasons reasons;
-  bool ok =
-      cpu::isElementwise(op) ? succeeded(cpu::matchElementwise(op, reasons)) : cpu::findKernel(op, reasons) != nullptr;
+  bool ok = cpu::isElementwise(op) ? succeeded(cpu::matchElementwise(op, reasons))
+                                   : cpu::findKernel(op, reasons) != nullptr;
   llvm::SmallVector<std::string> faults(reasons.all.begin(), reasons.all.end());
   if (!ok && faults.empty())
     faults.push_back("no kernel of the CPU serves it");
   return faults;
 }
 
-llvm::SmallVector<std::string> placementFaults(const TargetDescription &target, unsigned unit, Operation *op,
-                                               Precision precision) {
+// --- int8: an operator with its quantisers ------------------------------------
+
+static bool isFloat(Value v) {
+  auto type = dyn_cast<ShapedType>(v.getType());
+  return type && isa<FloatType>(type.getElementType());
+}
+
+static bool is(Operation *op, llvm::StringRef name) { return op->getName().stripDialect() == name; }
+
+/// What has to be lowered with `op` for no float tensor to cross the border: the
+/// DequantizeLinear operators before it, the QuantizeLinear operators after it,
+/// and what stands between. The rules have seen that there are such.
+static std::vector<Operation *> quantisedNeighbourhood(Operation *op) {
+  llvm::SetVector<Operation *> found;
+  found.insert(op);
+  for (size_t i = 0; i < found.size(); ++i) {
+    Operation *member = found[i];
+    if (!is(member, "DequantizeLinear"))
+      for (Value v : member->getOperands())
+        if (Operation *def = v.getDefiningOp(); def && isFloat(v) && !onnx::getConstant(v))
+          found.insert(def);
+    if (!is(member, "QuantizeLinear") && (!is(member, "DequantizeLinear") || member == op))
+      for (Value r : member->getResults())
+        if (isFloat(r))
+          found.insert(r.getUsers().begin(), r.getUsers().end());
+  }
+  std::vector<Operation *> ops(found.begin(), found.end());
+  llvm::erase_if(ops, [&](Operation *o) { return o->getBlock() != op->getBlock(); });
+  llvm::sort(ops, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
+  return ops;
+}
+
+/// A function of copies: a DequantizeLinear that others read as well is copied to
+/// each place that it is read from, as a compile does.
+static OwningOpRef<ModuleOp> isolate(llvm::ArrayRef<Operation *> ops) {
+  Location loc = ops.front()->getLoc();
+  OwningOpRef<ModuleOp> module = ModuleOp::create(loc);
+  OpBuilder b = OpBuilder::atBlockEnd(module->getBody());
+  llvm::SmallPtrSet<Operation *, 16> members(ops.begin(), ops.end());
+  llvm::SetVector<Value> inputs;
+  llvm::SetVector<Operation *> constants;
+  llvm::SmallVector<Value> outputs;
+  llvm::SmallVector<Type> inputTypes, outputTypes;
+  for (Operation *op : ops) {
+    for (Value v : op->getOperands()) {
+      Operation *def = v.getDefiningOp();
+      if (def && members.contains(def))
+        continue;
+      if (def && (onnx::getConstant(v) || isa<NoneType>(v.getType())))
+        constants.insert(def);
+      else if (inputs.insert(v))
+        inputTypes.push_back(v.getType());
+    }
+    for (Value r : op->getResults())
+      if (!isFloat(r) && llvm::any_of(r.getUsers(), [&](Operation *user) { return !members.contains(user); })) {
+        outputs.push_back(r);
+        outputTypes.push_back(r.getType());
+      }
+  }
+  auto func = func::FuncOp::create(b, loc, "main", b.getFunctionType(inputTypes, outputTypes));
+  Block *body = func.addEntryBlock();
+  b.setInsertionPointToStart(body);
+  IRMapping map;
+  for (auto [from, to] : llvm::zip(inputs, body->getArguments()))
+    map.map(from, to);
+  for (Operation *op : constants)
+    b.clone(*op, map);
+  for (Operation *op : ops)
+    b.clone(*op, map);
+  for (Value &v : outputs)
+    v = map.lookup(v);
+  func::ReturnOp::create(b, loc, outputs);
+  return module;
+}
+
+const std::vector<std::string> &PlacementJudge::lower(Operation *op, Precision precision) {
+  std::vector<Operation *> together{op};
+  if (precision == Precision::Int8)
+    together = quantisedNeighbourhood(op);
+  auto [it, isNew] = lowered.try_emplace({precision, together});
+  if (!isNew)
+    return it->second;
+  cpu::Reasons reasons;
+  if (precision != Precision::Int8) {
+    (void)tosa::canLower(together, precision, reasons);
+  } else {
+    OwningOpRef<ModuleOp> copy = isolate(together);
+    llvm::SmallVector<Operation *> ops;
+    for (Operation &o : copy->lookupSymbol<func::FuncOp>("main").getBody().front().without_terminator())
+      ops.push_back(&o);
+    (void)tosa::canLower(ops, precision, reasons);
+  }
+  it->second = std::move(reasons.all);
+  return it->second;
+}
+
+llvm::SmallVector<std::string> PlacementJudge::faults(const TargetDescription &target, unsigned unit, Operation *op,
+                                                      Precision precision) {
   if (target.units[unit].backend == "cpu")
     return cpuFaults(op);
   llvm::SmallVector<std::string> faults = failingRules(target, unit, op, precision);
@@ -26,7 +126,16 @@ llvm::SmallVector<std::string> placementFaults(const TargetDescription &target, 
     faults.push_back(("it is in a body of " + owner->getName().stripDialect() + " '" + onnx::getNodeName(owner) +
                       "', which the CPU runs")
                          .str());
+  if (faults.empty()) {
+    const std::vector<std::string> &reasons = lower(op, precision);
+    faults.assign(reasons.begin(), reasons.end());
+  }
   return faults;
+}
+
+llvm::SmallVector<std::string> placementFaults(const TargetDescription &target, unsigned unit, Operation *op,
+                                               Precision precision) {
+  return PlacementJudge().faults(target, unit, op, precision);
 }
 
 } // namespace tessera

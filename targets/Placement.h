@@ -6,11 +6,28 @@
 
 #include "targets/Rules.h"
 
+#include <map>
+#include <vector>
+
 namespace tessera {
 
-/// All that keeps `op` from running on the unit with tensors stored in
-/// `precision`; empty if it runs there. On a CPU its kernels are asked, but for
-/// what the plan does itself (views, bodies), which is always possible.
+/// Answers for one model, whose operators must neither change nor go while it lives:
+/// what was lowered once is remembered.
+class PlacementJudge {
+public:
+  /// All that keeps `op` from running on the unit with tensors stored in
+  /// `precision`; empty if it runs there. At int8 its quantisers are lowered with
+  /// it. On a CPU its kernels are asked, but for what the plan does itself (views,
+  /// bodies), which is always possible.
+  llvm::SmallVector<std::string> faults(const TargetDescription &target, unsigned unit, mlir::Operation *op,
+                                        Precision precision);
+
+private:
+  const std::vector<std::string> &lower(mlir::Operation *op, Precision precision);
+  std::map<std::pair<Precision, std::vector<mlir::Operation *>>, std::vector<std::string>> lowered;
+};
+
+/// The same for a single question.
 llvm::SmallVector<std::string> placementFaults(const TargetDescription &target, unsigned unit, mlir::Operation *op,
                                                Precision precision);
 

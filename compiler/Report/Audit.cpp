@@ -52,6 +52,7 @@ private:
   std::vector<Originals::Fate> fates;
   std::unique_ptr<onnx::ShapeAnalysis> shapes;
   std::map<std::string, Failures> proofs; ///< by ISA
+  PlacementJudge judge;
 };
 
 } // namespace
@@ -106,7 +107,7 @@ UnitVerdict Auditor::onCpu(Operation *op) {
     t.units[0].backend = "cpu";
     return t;
   }();
-  auto faults = placementFaults(anyCpu, 0, op, Precision::F32);
+  auto faults = judge.faults(anyCpu, 0, op, Precision::F32);
   v.reasons.assign(faults.begin(), faults.end());
   v.yes = v.reasons.empty();
   return v;
@@ -121,7 +122,7 @@ UnitVerdict Auditor::onUnit(Operation *op, const TargetDescription &target, unsi
   UnitVerdict v;
   std::pair<bool, size_t> nearest{true, SIZE_MAX};
   for (Precision p : unit.precisions) {
-    auto faults = placementFaults(target, index, op, p);
+    auto faults = judge.faults(target, index, op, p);
     if (faults.empty())
       v.precisions.push_back(p);
     std::pair<bool, size_t> distance{findRule(unit, op, p) == nullptr, faults.size()};

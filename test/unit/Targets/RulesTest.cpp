@@ -1,5 +1,5 @@
 // Rules of the RK3588 print the value found and the limit, and all that fail.
-#include "targets/Rules.h"
+#include "targets/Placement.h"
 #include "test/unit/Targets/ParsedModel.h"
 
 using namespace tessera;
@@ -97,4 +97,28 @@ func.func @main(%q: tensor<1x4x8x8xi8>, %x: tensor<1x4x8x8xf32>) -> (tensor<1x4x
                                                      "'Y' is float32 and is not quantised to 8 bits by its readers"});
   CHECK(against(m.op(1)).empty()); // f16 as well
   CHECK(against(m.op(0)) == Reasons{"operator DequantizeLinear runs in int8, not f16"});
+}
+
+TEST_CASE("a verdict is the rules' and the lowering's; at int8 the quantisers are lowered with the operator") {
+  ParsedModel m(R"(
+func.func @main(%q: tensor<1x4x8x8xi8>, %x: tensor<1x4x8x8xf32>) -> (tensor<1x4x8x8xi8>, tensor<1x4x8x8xf32>, tensor<1x4x8x8xf32>) {
+  %s = onnx.Weight() {value = dense<0.5> : tensor<f32>} : () -> tensor<f32>
+  %z = onnx.Weight() {value = dense<0> : tensor<i8>} : () -> tensor<i8>
+  %f = onnx.DequantizeLinear(%q, %s, %z) : (tensor<1x4x8x8xi8>, tensor<f32>, tensor<i8>) -> tensor<1x4x8x8xf32>
+  %r = onnx.Relu(%f) : (tensor<1x4x8x8xf32>) -> tensor<1x4x8x8xf32>
+  %o = onnx.QuantizeLinear(%r, %s, %z) : (tensor<1x4x8x8xf32>, tensor<f32>, tensor<i8>) -> tensor<1x4x8x8xi8>
+  %p = onnx.Relu(%x) : (tensor<1x4x8x8xf32>) -> tensor<1x4x8x8xf32>
+  %a = onnx.Add(%f, %x) : (tensor<1x4x8x8xf32>, tensor<1x4x8x8xf32>) -> tensor<1x4x8x8xf32>
+  return %o, %p, %a : tensor<1x4x8x8xi8>, tensor<1x4x8x8xf32>, tensor<1x4x8x8xf32>
+})");
+  auto target = findTarget("rk3588-sim");
+  REQUIRE(bool(target));
+  unsigned npu = *target->findUnit("npu");
+  PlacementJudge judge;
+  // %f has a float reader too: it is copied for the island.
+  CHECK(judge.faults(*target, npu, m.op(1), Precision::Int8).empty());
+  CHECK(judge.faults(*target, npu, m.op(2), Precision::Int8).empty());
+  CHECK(judge.faults(*target, npu, m.op(3), Precision::F16).empty());
+  CHECK(judge.faults(*target, 0, m.op(3), Precision::F32).empty());
+  CHECK_FALSE(judge.faults(*target, npu, m.op(4), Precision::Int8).empty());
 }
