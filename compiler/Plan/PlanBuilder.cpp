@@ -319,7 +319,7 @@ LogicalResult PlanBuilder::dispatch(tsr::DispatchOp op) {
   if (unsigned count = open ? builder->extentCount(root) : 0)
     findExtents(op, builder, inputs, count);
 
-  cpu::DispatchSizes sizes{l.shapes->context(), {}, {}};
+  cpu::DispatchSizes sizes{l.shapes->context(), {}, {}, arch};
   for (Value v : op.getInputs())
     sizes.operands.emplace_back(l.dims(v));
   for (Value v : op.getOutputs())
@@ -384,7 +384,7 @@ void PlanBuilder::findExtents(tsr::DispatchOp op, const cpu::KernelBuilder *buil
   uint32_t extents = newTemporary(l.shapes->context().constant(8 * count), "extents");
   SmallVector<uint32_t> operands(inputs);
   operands.push_back(extents);
-  cpu::DispatchSizes sizes{l.shapes->context(), {}, {}};
+  cpu::DispatchSizes sizes{l.shapes->context(), {}, {}, arch};
   for (Value v : op.getInputs())
     sizes.operands.emplace_back(l.dims(v));
   Sym scratch = builder->extentScratchBytes(op, sizes);

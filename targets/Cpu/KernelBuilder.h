@@ -39,6 +39,7 @@ public:
 struct DispatchSizes {
   onnx::SymContext &ctx;
   llvm::SmallVector<llvm::SmallVector<onnx::Sym, 4>> operands, results;
+  Arch arch = Arch::X86_64; ///< scratch may differ
 };
 
 /// A constant operand in the form the kernel wants, made at compile time.

@@ -12,6 +12,7 @@
 #include "dialects/Onnx/IR/OnnxUtils.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "targets/Cpu/Kernels/IntegerPairs.h"
+#include "targets/Cpu/Kernels/OuterProduct.h"
 
 using namespace mlir;
 
@@ -101,9 +102,14 @@ public:
   onnx::Sym scratchBytes(tsr::DispatchOp op, const DispatchSizes &sizes) const override;
   onnx::Sym workgroups(tsr::DispatchOp op, const DispatchSizes &sizes) const override;
   LogicalResult emit(tsr::DispatchOp op, KernelEmitter &e) const override;
+  bool streams(tsr::DispatchOp op, const Isa &isa) const override;
   bool flushesDenormals(Operation *root) const override {
     return isa<FloatType>(tensorType(root, 0).getElementType());
   }
+
+private:
+  /// Scratch for what the kernel makes of its operands before it multiplies.
+  onnx::Sym panelBytes(tsr::DispatchOp op, const DispatchSizes &sizes) const;
 };
 
 LogicalResult Contraction::match(Operation *root, Reasons &reasons) const {
@@ -184,7 +190,37 @@ bool packsAtRunTime(tsr::DispatchOp op) {
   return transposes(op.getRootOp(), 1);
 }
 
+/// Whether the product can be one of outer products: f32, rows and columns.
+/// A few rows only would leave most of every outer product unused.
+bool isOuterProduct(tsr::DispatchOp op) {
+  Operation *root = op.getRootOp();
+  auto a = tensorType(root, 0), b = tensorType(root, 1);
+  MatrixAxes aAxes = axesOf(root, 0), bAxes = axesOf(root, 1);
+  if (!a.getElementType().isF32() || !b.getElementType().isF32() || aAxes.outer < 0 || bAxes.outer < 0)
+    return false;
+  int aOperand = dispatchOperand(op, 0), bOperand = dispatchOperand(op, 1);
+  if (aOperand < 0 || bOperand < 0)
+    return false;
+  auto atLeast = [](int64_t size, int64_t least) { return size < 0 || size >= least; };
+  unsigned rank = cast<RankedTensorType>(root->getResult(0).getType()).getRank();
+  bool fewRows = a.getRank() == 2 && !atLeast(op.getDimsOf(aOperand)[aAxes.outer], 4);
+  return !fewRows && atLeast(op.getDimsOf(bOperand)[bAxes.outer], 8) && epilogueStreams(op, rank - 1, 2u);
+}
+
+bool Contraction::streams(tsr::DispatchOp op, const Isa &) const { return isOuterProduct(op); }
+
 onnx::Sym Contraction::scratchBytes(tsr::DispatchOp op, const DispatchSizes &sizes) const {
+  onnx::Sym panels = panelBytes(op, sizes);
+  if (sizes.arch != Arch::AArch64 || !isOuterProduct(op))
+    return panels;
+  onnx::SymContext &c = sizes.ctx;
+  onnx::Sym rows = packedRowsBytes(c, sizes.operands[dispatchOperand(op, 0)][axesOf(op.getRootOp(), 0).reduction]);
+  if (onnx::Sym parts = workgroups(op, sizes))
+    rows = c.mul(rows, parts);
+  return panels ? c.add(panels, rows) : rows;
+}
+
+onnx::Sym Contraction::panelBytes(tsr::DispatchOp op, const DispatchSizes &sizes) const {
   if (usesPairs(op)) { // A as 16-bit numbers, an even count a row
     onnx::SymContext &c = sizes.ctx;
     onnx::Sym rows = c.constant(1), steps = sizes.operands[dispatchOperand(op, 0)].back();
@@ -302,7 +338,7 @@ LogicalResult Contraction::emit(tsr::DispatchOp op, KernelEmitter &e) const {
   }
   unsigned flat = p.flat ? flatAxis(op, 0, p.batchAxes) : 0;
 
-  Lanes lanes = p.columnAxis < 0 ? Lanes{} : tileLanes(e.isa, acc);
+  Lanes lanes = p.columnAxis < 0 ? Lanes{} : columnLanes(e.isa, acc);
   TileSpace space{rows, columns, acc, lanes};
   space.singleRowVariant = p.packing.has_value();
   auto knownColumns = KernelEmitter::constantOf(columns);
@@ -412,6 +448,58 @@ LogicalResult Contraction::emit(tsr::DispatchOp op, KernelEmitter &e) const {
     }
     Type columnElement = packsHere ? panelElement(p.b->element) : bElement;
 
+    auto pointOf = [&](Value row, Value column) {
+      Point at;
+      at.index.assign(batch.begin(), batch.end());
+      at.index.resize(p.rank, e.idx(0));
+      at.dims = y.dims;
+      if (p.flat)
+        at.index[flat] = row;
+      else if (p.rowAxis >= 0)
+        at.index[p.rowAxis] = row;
+      if (p.columnAxis >= 0)
+        at.index[p.columnAxis] = column, at.laneAxis = p.columnAxis;
+      return at;
+    };
+    auto finish = [&](Value v, const Point &at) -> FailureOr<Value> {
+      v = scale(v, alpha);
+      if (c && beta != 0) {
+        Value added = e.splat(e.loadAt(*c, at), at.lanes);
+        if (!isa<FloatType>(acc))
+          v = arith::AddIOp::create(e.b, e.loc, v, scale(added, beta));
+        else if (beta == 1)
+          v = e.addF(v, added);
+        else
+          v = e.fma(added, e.floatConst(v.getType(), beta), v);
+      }
+      return family == Family::Integer ? v : e.round(v, element);
+    };
+    if (isStreaming(e.isa)) {
+      Value stride = p.packing || packsHere ? Value{} : p.b->strides[p.bAxes.reduction];
+      OuterSpace outer{rows, columns, steps, bBase, stride, e.scratch};
+      if (packsHere)
+        outer.packed = e.gep(outer.packed, acc, e.mul(e.mul(e.ceilDivU(columns, e.idx(kPanel)), kPanel), steps));
+      Value floats = e.mul(e.maxS(e.ceilDivU(steps, e.idx(4)), one), 4 * kOuterRows);
+      outer.packed = e.gep(outer.packed, acc, e.mul(e.workgroup, floats));
+      auto knownRows = KernelEmitter::constantOf(rows);
+      if (space.split != Split::None)
+        outer.split = knownRows && *knownRows <= kOuterRows ? Split::Columns : Split::Rows;
+      RowPacker packer(e, outer.packed);
+      auto pack = [&](Value first, Value count) {
+        Value base = e.gep(aBase, acc, e.mul(first, aRowStep));
+        auto at = [&](Value row) { return e.gep(base, acc, e.mul(row, aRowStep)); };
+        if (KernelEmitter::constantOf(aStep) == 1)
+          packer.packRuns(count, e.idx(0), steps, at);
+        else if (KernelEmitter::constantOf(aRowStep) == 1)
+          packer.packColumns(count, steps, base, aStep);
+        else
+          packer.packElements(count, steps, [&](Value row, Value k) {
+            return e.rawLoad(acc, e.gep(at(row), acc, e.mul(k, aStep)));
+          });
+      };
+      failed |= mlir::failed(outerProducts(e, op, fusion, outer, pack, pointOf, finish));
+      return;
+    }
     forTiles(e, space, [&](const Tile &tile) {
       TileRows tileRows{{}, element, aStep, {}};
       Value last = e.sub(rows, 1);
@@ -430,7 +518,7 @@ LogicalResult Contraction::emit(tsr::DispatchOp op, KernelEmitter &e) const {
         Value stride = p.bAxes.outer < 0 ? e.idx(0) : p.b->strides[p.bAxes.outer];
         tileColumns = {{}, bElement, p.b->strides[p.bAxes.reduction], tile.lanes, tile.mask, {}, nullptr};
         for (unsigned j = 0; j < tile.vectors; ++j)
-          tileColumns.ptr.push_back(e.gep(bBase, bElement, e.mul(e.add(tile.column, j * tile.lanes.n), stride)));
+          tileColumns.ptr.push_back(e.gep(bBase, bElement, e.mul(tile.columnOf(e, j), stride)));
       }
       if (pairs) {
         tileColumns.multiply = multiplyPairs;
@@ -451,7 +539,7 @@ LogicalResult Contraction::emit(tsr::DispatchOp op, KernelEmitter &e) const {
           zeroA.push_back(widen(e.loadElement(*aZero, offset), aZero->element));
         }
         for (unsigned j = 0; bZero && j < tile.vectors; ++j) {
-          Value column = e.add(tile.column, j * tile.lanes.n);
+          Value column = tile.columnOf(e, j);
           Point at;
           at.index.assign(std::max<unsigned>(bZero->rank(), 1), e.idx(0));
           at.index.back() = column;
@@ -469,32 +557,6 @@ LogicalResult Contraction::emit(tsr::DispatchOp op, KernelEmitter &e) const {
       }
       SmallVector<Value> sums(tile.rows * tile.vectors, zeroOf(e, KernelEmitter::withLanes(acc, tile.lanes)));
       sums = accumulate(e, sums, tileRows, tileColumns, steps);
-      auto pointOf = [&](Value row, Value column) {
-        Point at;
-        at.index.assign(batch.begin(), batch.end());
-        at.index.resize(p.rank, e.idx(0));
-        at.dims = y.dims;
-        if (p.flat)
-          at.index[flat] = row;
-        else if (p.rowAxis >= 0)
-          at.index[p.rowAxis] = row;
-        if (p.columnAxis >= 0)
-          at.index[p.columnAxis] = column, at.laneAxis = p.columnAxis;
-        return at;
-      };
-      auto finish = [&](Value v, const Point &at) -> FailureOr<Value> {
-        v = scale(v, alpha);
-        if (c && beta != 0) {
-          Value added = e.splat(e.loadAt(*c, at), at.lanes);
-          if (!isa<FloatType>(acc))
-            v = arith::AddIOp::create(e.b, e.loc, v, scale(added, beta));
-          else if (beta == 1)
-            v = e.addF(v, added);
-          else
-            v = e.fma(added, e.floatConst(v.getType(), beta), v);
-        }
-        return family == Family::Integer ? v : e.round(v, element);
-      };
       failed |= mlir::failed(storeTile(e, op, fusion, tile, sums, pointOf, finish));
     });
   };
@@ -539,7 +601,9 @@ onnx::Sym Contraction::workgroups(tsr::DispatchOp op, const DispatchSizes &sizes
   if (!flat)
     work = ctx.mul(work, batches);
   units = ctx.min(units, ctx.ceilDiv(work, ctx.constant(1 << 20)));
-  return ctx.max(ctx.constant(1), ctx.min(units, ctx.constant(16)));
+  // Outer products need scratch memory for each.
+  int64_t most = sizes.arch == Arch::AArch64 && isOuterProduct(op) ? 4 : 16;
+  return ctx.max(ctx.constant(1), ctx.min(units, ctx.constant(most)));
 }
 
 TESSERA_KERNEL(Contraction, "onnx.MatMul", "onnx.Gemm", "onnx.MatMulInteger");

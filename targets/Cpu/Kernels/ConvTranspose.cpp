@@ -210,7 +210,7 @@ LogicalResult ConvTranspose::emit(tsr::DispatchOp op, KernelEmitter &e) const {
       // Phase: outputs o = phase + stride * r along the last axis.
       e.forLoop(e.minS(e.idx(stride), y.dims[last + 2]), [&](Value phase) {
         Value count = e.ceilDivU(e.sub(y.dims[last + 2], phase), e.idx(stride));
-        TileSpace space{count, e.idx(f.out), acc, tileLanes(e.isa, acc)};
+        TileSpace space{count, e.idx(f.out), acc, columnLanes(e.isa, acc)};
         forTiles(e, space, [&](const Tile &tile) {
           SmallVector<Value> outputs;
           for (unsigned i = 0; i < tile.rows; ++i) {
@@ -221,7 +221,7 @@ LogicalResult ConvTranspose::emit(tsr::DispatchOp op, KernelEmitter &e) const {
           }
           SmallVector<Value> sums;
           for (unsigned j = 0; j < tile.vectors; ++j)
-            sums.push_back(bias ? e.loadLanes(*bias, e.add(firstChannel, e.add(tile.column, j * tile.lanes.n)),
+            sums.push_back(bias ? e.loadLanes(*bias, e.add(firstChannel, tile.columnOf(e, j)),
                                               tile.lanes, tile.mask[j])
                                 : zeroOf(e, KernelEmitter::withLanes(acc, tile.lanes)));
           for (unsigned i = 1; i < tile.rows; ++i)

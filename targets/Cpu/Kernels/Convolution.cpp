@@ -13,7 +13,7 @@
 #include "dialects/Onnx/IR/OnnxUtils.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "targets/Cpu/Kernels/IntegerPairs.h"
-#include "targets/Cpu/Kernels/Window.h"
+#include "targets/Cpu/Kernels/WindowRows.h"
 
 using namespace mlir;
 
@@ -110,7 +110,32 @@ public:
   onnx::Sym workgroups(tsr::DispatchOp op, const DispatchSizes &sizes) const override;
   LogicalResult emit(tsr::DispatchOp op, KernelEmitter &e) const override;
   bool flushesDenormals(Operation *root) const override { return !isInteger(root); }
+  bool streams(tsr::DispatchOp op, const Isa &isa) const override;
 };
+
+/// Whether the convolution can be a product of outer products: f32, channels
+/// last, constant weights, and more than a few pixels and channels.
+bool isOuterProduct(tsr::DispatchOp op) {
+  Operation *root = op.getRootOp();
+  Window w;
+  Filters f;
+  Reasons reasons;
+  int x = dispatchOperand(op, 0), weight = dispatchOperand(op, 1);
+  if (isInteger(root) || x < 0 || weight < 0 || failed(analyse(root, w, f, reasons)) || f.depthwise() || f.out < 8)
+    return false;
+  auto channelsLast = [&](unsigned tensor) {
+    return tensorType(root, 0).getElementType().isF32() && op.getLayoutOf(tensor) == tsr::Layout::ChannelsLast;
+  };
+  if (!dispatchConstant(op, weight) || !llvm::hasSingleElement(op.getBodyBlock()->getArgument(weight).getUses()) ||
+      !channelsLast(x) || !channelsLast(op.getInputs().size()))
+    return false;
+  int64_t pixels = 1;
+  for (int64_t d : op.getDimsOf(op.getInputs().size()).drop_front(2))
+    pixels *= d < 0 ? 4 : d;
+  return pixels >= 4 && epilogueStreams(op, 1, {});
+}
+
+bool Convolution::streams(tsr::DispatchOp op, const Isa &) const { return isOuterProduct(op); }
 
 LogicalResult Convolution::match(Operation *root, Reasons &reasons) const {
   Window w;
@@ -180,6 +205,10 @@ onnx::Sym Convolution::scratchBytes(tsr::DispatchOp op, const DispatchSizes &siz
         [&](onnx::Sym a, int64_t v) { return c.mul(a, c.constant(v)); });
     return c.max(c.constant(64), c.mul(c.product(covered), c.constant(f.groups * ((f.in + 1) / 2) * 4)));
   }
+  if (sizes.arch == Arch::AArch64 && isOuterProduct(op)) {
+    onnx::Sym bytes = windowRowsBytes(sizes.ctx, f.taps, f.in), parts = workgroups(op, sizes);
+    return parts ? sizes.ctx.mul(bytes, parts) : bytes;
+  }
   if (packs(op, operand, Arch::X86_64))
     return nullptr;
   Type element = panelElement(tensorType(op.getRootOp(), 1).getElementType());
@@ -200,6 +229,8 @@ onnx::Sym Convolution::workgroups(tsr::DispatchOp op, const DispatchSizes &sizes
   onnx::Sym pixels = ctx.product(ArrayRef<onnx::Sym>(sizes.results[0]).drop_front(2));
   onnx::Sym work = ctx.product({sizes.results[0][0], pixels, ctx.constant(f.groups * f.out * f.steps())});
   onnx::Sym units = ctx.min(ctx.constant(16), ctx.ceilDiv(work, ctx.constant(1 << 20)));
+  if (sizes.arch == Arch::AArch64 && isOuterProduct(op)) // each has scratch memory of its own
+    units = ctx.min(units, ctx.constant(4));
   if (f.depthwise()) {
     auto &r = sizes.results[0];
     units = ctx.min(units, ctx.product(ArrayRef<onnx::Sym>(r).drop_back(1)));
@@ -372,7 +403,7 @@ private:
 
   void image(Value inImage, Value n, Value g) {
     Value pixels = e.product(p.out);
-    TileSpace space{pixels, e.idx(f.out), acc, tileLanes(e.isa, acc)};
+    TileSpace space{pixels, e.idx(f.out), acc, columnLanes(e.isa, acc)};
     auto count = KernelEmitter::constantOf(pixels);
     if (!pairs)
       space.split = count && *count <= 64 && f.out >= 128 ? Split::Columns : Split::Rows;
@@ -389,6 +420,22 @@ private:
     Value weights = e.gep(panels, panelType, e.mul(g, f.panels() * f.steps() * kPanel));
     Value firstChannel = e.mul(g, f.out);
 
+    auto pointOf = [&](Value row, Value column) {
+      Point q;
+      q.index = {n, e.add(firstChannel, column)};
+      if (flat) {
+        q.index.resize(axes + 2, e.idx(0));
+        q.index[flatTo] = row;
+      } else {
+        q.index.append(unflatten(e, row, p.out));
+      }
+      q.dims = out.dims;
+      q.laneAxis = 1;
+      return q;
+    };
+    if (isStreaming(e.isa))
+      return streamImage(space, weights, inBase, pointOf);
+
     forTiles(e, space, [&](const Tile &tile) {
       Value last = tile.rowLimit ? e.sub(pixels, 1) : Value{};
       starts.assign(tile.rows, {});
@@ -404,7 +451,7 @@ private:
         Type type = KernelEmitter::withLanes(acc, tile.lanes);
         if (bias)
           sums.push_back(e.loadLanes(
-              *bias, e.add(firstChannel, e.add(tile.column, j * tile.lanes.n)),
+              *bias, e.add(firstChannel, tile.columnOf(e, j)),
               tile.lanes, tile.mask[j]));
         else
           sums.push_back(zeroOf(e, type));
@@ -427,23 +474,23 @@ private:
         sums = e.ifElse(liesInside(), types, [&] { return insideTile(sums, inBase, columns); },
                         [&] { return borderTile(sums, inBase, columns); });
       }
-      failed |= mlir::failed(storeTile(
-          e, op, fusion, tile, sums,
-          [&](Value row, Value column) {
-            Point q;
-            q.index = {n, e.add(firstChannel, column)};
-            if (flat) {
-              q.index.resize(axes + 2, e.idx(0));
-              q.index[flatTo] = row;
-            } else {
-              q.index.append(unflatten(e, row, p.out));
-            }
-            q.dims = out.dims;
-            q.laneAxis = 1;
-            return q;
-          },
-          [&](Value v, const Point &) -> FailureOr<Value> { return integer ? v : e.round(v, x->element); }));
+      failed |= mlir::failed(storeTile(e, op, fusion, tile, sums, pointOf, [&](Value v, const Point &) -> FailureOr<Value> {
+        return integer ? v : e.round(v, x->element);
+      }));
     });
+  }
+
+  /// The image in streaming mode, by outer products.
+  void streamImage(const TileSpace &space, Value weights, Value inBase,
+                   llvm::function_ref<Point(Value row, Value column)> pointOf) {
+    WindowRows windows{w, p, *x, f.in, inBase, padding, {}};
+    windows.scratch = e.gep(e.scratch, acc, e.mul(e.workgroup, windowRowsFloats(f.taps, f.in)));
+    OuterSpace outer{space.rows, space.columns, e.idx(f.steps()), weights, {}, windows.scratch, space.split};
+    auto finish = [&](Value v, const Point &at) -> FailureOr<Value> {
+      return bias ? e.addF(v, e.loadLanes(*bias, at.index[1], at.lanes, at.mask)) : v;
+    };
+    auto pack = [&](Value first, Value rows) { packWindows(e, windows, first, rows); };
+    failed |= mlir::failed(outerProducts(e, op, fusion, outer, pack, pointOf, finish));
   }
 
   /// The pixel after `at` in memory order; stays at `at` where `exists` is false.
@@ -616,7 +663,7 @@ private:
     SmallVector<Value> zeros;
     for (unsigned j = 0; weightZero && j < tile.vectors; ++j) {
       Point at;
-      at.index.push_back(e.add(firstChannel, e.add(tile.column, j * tile.lanes.n)));
+      at.index.push_back(e.add(firstChannel, tile.columnOf(e, j)));
       at.laneAxis = 0, at.lanes = tile.lanes, at.mask = tile.mask[j];
       zeros.push_back(widen(e.loadAt(*weightZero, at), weightZero->element));
     }

@@ -288,7 +288,7 @@ void Emitter::product(Value rows, Value columns, Value steps, Value a, Type aEle
     SmallVector<Value> sums;
     for (unsigned i = 0; i < tile.rows; ++i)
       for (unsigned j = 0; j < tile.vectors; ++j) {
-        Value column = e.add(tile.column, j * tile.lanes.n);
+        Value column = tile.columnOf(e, j);
         sums.push_back(bias ? lanesAt(bias, column, tile.lanes, tile.mask[j])
                             : zeroOf(e, KernelEmitter::withLanes(type, tile.lanes)));
       }
@@ -297,7 +297,7 @@ void Emitter::product(Value rows, Value columns, Value steps, Value a, Type aEle
       Value row = e.add(tile.row, i);
       auto put = [&] {
         for (unsigned j = 0; j < tile.vectors; ++j) {
-          Value to = e.add(e.mul(row, cRow), e.add(tile.column, j * tile.lanes.n));
+          Value to = e.add(e.mul(row, cRow), tile.columnOf(e, j));
           putLanes(c, to, sums[i * tile.vectors + j], tile.mask[j]);
         }
       };

@@ -13,6 +13,12 @@ Lanes tileLanes(const Isa &isa, Type accumulator) {
   return {isa.vectorBits / accumulator.getIntOrFloatBitWidth(), false};
 }
 
+Lanes columnLanes(const Isa &isa, Type accumulator) {
+  Lanes lanes = tileLanes(isa, accumulator);
+  lanes.scalable = isa.scalable && accumulator.isF32();
+  return lanes;
+}
+
 Value zeroOf(KernelEmitter &e, Type type) {
   return isa<FloatType>(KernelEmitter::scalarType(type)) ? e.floatConst(type, 0) : e.intConst(type, 0);
 }
@@ -51,13 +57,31 @@ static SmallVector<Value> step(KernelEmitter &e, ValueRange acc, const TileRows 
   return next;
 }
 
+/// acc + a[lane of every 128 bits] * b.
+static Value multiplyByLane(KernelEmitter &e, Value acc, Value b, Value a, unsigned lane) {
+  return LLVM::CallIntrinsicOp::create(e.b, e.loc, acc.getType(), e.b.getStringAttr("llvm.aarch64.sve.fmla.lane"),
+                                       ValueRange{acc, b, a, e.intConst(e.i32(), lane)})
+      .getResult(0);
+}
+
+/// Four elements from `ptr` on, in every 128 bits if scalable.
+static Value loadFour(KernelEmitter &e, Value ptr, Lanes lanes) {
+  Type type = KernelEmitter::withLanes(e.f32(), lanes.scalable ? lanes : Lanes{4, false});
+  if (!lanes.scalable)
+    return e.rawLoad(type, ptr);
+  Value all = e.intConst(KernelEmitter::withLanes(e.i1(), lanes), 1);
+  return LLVM::CallIntrinsicOp::create(e.b, e.loc, type, e.b.getStringAttr("llvm.aarch64.sve.ld1rq"),
+                                       ValueRange{all, ptr})
+      .getResult(0);
+}
+
 /// Four steps with one vector load a row: AArch64 multiplies by a lane.
 static SmallVector<Value> fourSteps(KernelEmitter &e, ValueRange acc, const TileRows &rows,
                                     const TileColumns &columns, Value k) {
   unsigned vectors = columns.ptr.size();
   SmallVector<Value> a, next(acc);
   for (Value ptr : rows.ptr)
-    a.push_back(e.rawLoad(VectorType::get({4}, e.f32()), e.gep(ptr, rows.element, k)));
+    a.push_back(loadFour(e, e.gep(ptr, rows.element, k), columns.lanes));
   for (unsigned u = 0; u < 4; ++u) {
     SmallVector<Value> b;
     for (unsigned j = 0; j < vectors; ++j) {
@@ -66,6 +90,11 @@ static SmallVector<Value> fourSteps(KernelEmitter &e, ValueRange acc, const Tile
                               columns.mask.empty() ? Value{} : columns.mask[j]));
     }
     for (unsigned i = 0; i < rows.ptr.size(); ++i) {
+      if (columns.lanes.scalable) {
+        for (unsigned j = 0; j < vectors; ++j)
+          next[i * vectors + j] = multiplyByLane(e, next[i * vectors + j], b[j], a[i], u);
+        continue;
+      }
       Value lane = vector::ExtractOp::create(e.b, e.loc, a[i], int64_t(u));
       Value splat = e.splat(lane, columns.lanes);
       for (unsigned j = 0; j < vectors; ++j)
@@ -106,7 +135,7 @@ struct Shape {
 };
 } // namespace
 
-static unsigned maxRows(const Isa &isa, unsigned vectors) {
+unsigned maxTileRows(const Isa &isa, unsigned vectors) {
   // accumulators + one load a column vector + one splat (+ one product without
   // fused multiply-add) must fit the registers.
   // AArch64 keeps four steps of every row in a register and multiplies by a lane.
@@ -123,7 +152,7 @@ static double tileCost(unsigned rows, unsigned vectors) {
 }
 
 static std::pair<unsigned, double> bestRows(const Isa &isa, std::optional<int64_t> rows, unsigned vectors) {
-  unsigned limit = maxRows(isa, vectors);
+  unsigned limit = maxTileRows(isa, vectors);
   int64_t count = rows.value_or(240);
   std::pair<unsigned, double> best{1, 1e300};
   for (unsigned r = limit; r >= 1; --r) {
@@ -192,7 +221,7 @@ static void forTilesOfRows(KernelEmitter &e, const TileSpace &space, std::option
                                                : e.laneMask(e.add(column, (vectors - 1) * lanes), space.columns, space.lanes);
       }
       e.forLoop(chunkBegin, chunkEnd, e.idx(r), [&](Value row) {
-        body({r, vectors, row, exact ? Value{} : chunkEnd, column, space.lanes, mask});
+        body({r, vectors, row, exact ? Value{} : chunkEnd, column, space.lanes, mask, {}});
       });
     });
   };
@@ -226,29 +255,36 @@ static void forTilesOfRows(KernelEmitter &e, const TileSpace &space, std::option
   });
 }
 
+/// `rows` is the count where it is known.
+static void forTilesOfKind(KernelEmitter &e, const TileSpace &space, std::optional<int64_t> rows,
+                           llvm::function_ref<void(const Tile &)> body) {
+  if (space.lanes.scalable)
+    forScalableTiles(e, space, rows, body);
+  else
+    forTilesOfRows(e, space, rows, body);
+}
+
 void forTiles(KernelEmitter &e, const TileSpace &space, llvm::function_ref<void(const Tile &)> body) {
   auto rows = KernelEmitter::constantOf(space.rows);
   if (rows || !space.singleRowVariant)
-    return forTilesOfRows(e, space, rows, body);
+    return forTilesOfKind(e, space, rows, body);
   e.ifElse(
       e.eq(space.rows, e.idx(1)), TypeRange{},
       [&] {
         TileSpace one = space;
         one.rows = e.idx(1);
-        forTilesOfRows(e, one, 1, body);
+        forTilesOfKind(e, one, 1, body);
         return SmallVector<Value>{};
       },
       [&] {
-        forTilesOfRows(e, space, std::nullopt, body);
+        forTilesOfKind(e, space, std::nullopt, body);
         return SmallVector<Value>{};
       });
 }
 
 // --- storing -----------------------------------------------------------------------
 
-/// Whether the epilogue is so long that it should be emitted once a tile rather
-/// than once an accumulator.
-static bool isHeavy(tsr::DispatchOp op) {
+bool isHeavyEpilogue(tsr::DispatchOp op) {
   static const std::set<StringRef> light = {
       "onnx.Add", "onnx.Sub", "onnx.Mul",      "onnx.Relu",      "onnx.Clip",  "onnx.Max",      "onnx.Min",
       "onnx.Neg", "onnx.Abs", "onnx.Identity", "onnx.LeakyRelu", "onnx.PRelu", "onnx.Constant", "onnx.Weight",
@@ -262,16 +298,16 @@ static bool isHeavy(tsr::DispatchOp op) {
 LogicalResult storeTile(KernelEmitter &e, tsr::DispatchOp op, Fusion &fusion, const Tile &tile, ValueRange acc,
                         llvm::function_ref<Point(Value row, Value column)> pointOf,
                         llvm::function_ref<FailureOr<Value>(Value acc, const Point &p)> finish) {
-  unsigned vectors = tile.vectors, lanes = tile.lanes.n;
+  unsigned vectors = tile.vectors, lanes = tile.lanes.scalable ? kPanel : tile.lanes.n;
   bool failed = false;
   auto put = [&](Value v, Value row, unsigned j) {
-    Point p = pointOf(row, e.add(tile.column, j * lanes));
+    Point p = pointOf(row, tile.columnOf(e, j));
     p.lanes = tile.lanes;
     p.mask = tile.mask[j];
     FailureOr<Value> result = finish(v, p);
     failed |= mlir::failed(result) || mlir::failed(fusion.storeFused(*result, p));
   };
-  if (!isHeavy(op) || tile.rows == 1) {
+  if (!isHeavyEpilogue(op) || tile.rows == 1) {
     for (unsigned i = 0; i < tile.rows; ++i) {
       Value row = e.add(tile.row, i);
       auto all = [&] {
@@ -289,15 +325,22 @@ LogicalResult storeTile(KernelEmitter &e, tsr::DispatchOp op, Fusion &fusion, co
   Type type = acc[0].getType(), scalar = KernelEmitter::scalarType(type);
   unsigned bytes = scalar.getIntOrFloatBitWidth() / 8;
   Value buffer = e.allocaBytes(static_cast<uint64_t>(tile.rows) * vectors * lanes * bytes);
-  for (unsigned n = 0; n < acc.size(); ++n)
-    e.rawStore(acc[n], e.gep(buffer, scalar, e.idx(n * lanes)));
+  for (unsigned n = 0; n < acc.size(); ++n) {
+    Value to = e.gep(buffer, scalar, e.idx(n * lanes));
+    if (tile.lanes.scalable)
+      e.maskedStore(acc[n], to, tile.mask[n % vectors]);
+    else
+      e.rawStore(acc[n], to);
+  }
   Value count = e.idx(tile.rows);
   if (tile.rowLimit)
     count = e.minS(count, e.sub(tile.rowLimit, tile.row));
   e.forLoop(count, [&](Value i) {
     for (unsigned j = 0; j < vectors; ++j) {
       Value at = e.add(e.mul(i, vectors * lanes), j * lanes);
-      put(e.rawLoad(type, e.gep(buffer, scalar, at)), e.add(tile.row, i), j);
+      Value from = e.gep(buffer, scalar, at);
+      Value v = tile.lanes.scalable ? e.maskedLoad(type, from, tile.mask[j], zeroOf(e, type)) : e.rawLoad(type, from);
+      put(v, e.add(tile.row, i), j);
     }
   });
   return failure(failed);
@@ -307,9 +350,11 @@ LogicalResult storeTile(KernelEmitter &e, tsr::DispatchOp op, Fusion &fusion, co
 
 TileColumns panelColumns(KernelEmitter &e, const Tile &tile, Value base, Type element, Value steps) {
   TileColumns columns{{}, element, e.idx(kPanel), tile.lanes, {}, {}, nullptr};
+  if (tile.lanes.scalable)
+    columns.mask = tile.mask; // else whole loads: panels are padded
   for (unsigned j = 0; j < tile.vectors; ++j) {
     // Column c is in panel c / kPanel; a vector never straddles two panels.
-    Value c = e.add(tile.column, j * tile.lanes.n);
+    Value c = tile.columnOf(e, j);
     Value panel = e.divU(c, e.idx(kPanel)), within = e.remU(c, e.idx(kPanel));
     columns.ptr.push_back(e.gep(base, element, e.add(e.mul(e.mul(panel, steps), kPanel), within)));
   }

@@ -13,6 +13,10 @@
 // at the last one. Panels do not depend on the vector length: a tile that is
 // wider than a panel reads neighbouring panels. Rows are arbitrary pointers, so
 // that a row may be a matrix row or the pixel under a convolution tap.
+//
+// Scalable column vectors cover `Tile::width` columns each: all lanes up to
+// kPanel, a power of two, so that none straddles two panels; lanes past it are
+// off. All their loads and stores have masks, which cost nothing there.
 #ifndef TESSERA_TARGETS_CPU_KERNELS_REGISTERTILE_H
 #define TESSERA_TARGETS_CPU_KERNELS_REGISTERTILE_H
 
@@ -25,6 +29,9 @@ inline constexpr int64_t kPanel = 16;
 
 /// Lanes of one register as fixed vector (128 bits where scalable).
 Lanes tileLanes(const Isa &isa, mlir::Type accumulator);
+/// Lanes of a tile's column vectors: scalable where the ISA and the
+/// accumulator allow it, else tileLanes().
+Lanes columnLanes(const Isa &isa, mlir::Type accumulator);
 
 /// acc + a * c in floating point or integers (scalars or vectors).
 mlir::Value multiplyAdd(KernelEmitter &e, mlir::Value a, mlir::Value c, mlir::Value acc);
@@ -66,6 +73,12 @@ struct Tile {
   mlir::Value column;   ///< first column
   Lanes lanes;
   llvm::SmallVector<mlir::Value> mask; ///< per vector, null: all lanes in range
+  mlir::Value width; ///< columns of a vector where lanes are scalable, else null
+
+  /// First column of vector `j`.
+  mlir::Value columnOf(KernelEmitter &e, unsigned j) const {
+    return width ? e.add(column, e.mul(width, j)) : e.add(column, j * lanes.n);
+  }
 };
 
 enum class Split { None, Rows, Columns };
@@ -73,7 +86,7 @@ enum class Split { None, Rows, Columns };
 struct TileSpace {
   mlir::Value rows, columns;
   mlir::Type accumulator;
-  Lanes lanes;              ///< normally tileLanes()
+  Lanes lanes;              ///< normally columnLanes()
   Split split = Split::None;  ///< what workgroups share out
   int64_t rowChunk = 0;       ///< rows gone through for all columns before the next; 0: all
   bool singleRowVariant = false; ///< own code for a row count that turns out to be one
@@ -82,6 +95,14 @@ struct TileSpace {
 
 /// Goes through the space in tiles that suit it: columns outside, rows inside.
 void forTiles(KernelEmitter &e, const TileSpace &space, llvm::function_ref<void(const Tile &)> body);
+
+/// The same for scalable lanes (ScalableTiles.cpp); `rows` where known.
+void forScalableTiles(KernelEmitter &e, const TileSpace &space, std::optional<int64_t> rows,
+                      llvm::function_ref<void(const Tile &)> body);
+/// Columns of a scalable vector: its lanes, at most a panel.
+mlir::Value scalableWidth(KernelEmitter &e);
+/// Most rows of a tile of `vectors` vectors that the registers hold.
+unsigned maxTileRows(const Isa &isa, unsigned vectors);
 
 /// Share [begin, end) of `count` units of the running workgroup.
 std::pair<mlir::Value, mlir::Value> workgroupShare(KernelEmitter &e, mlir::Value count);
@@ -93,6 +114,10 @@ llvm::LogicalResult storeTile(KernelEmitter &e, tsr::DispatchOp op, Fusion &fusi
                               mlir::ValueRange acc,
                               llvm::function_ref<Point(mlir::Value row, mlir::Value column)> pointOf,
                               llvm::function_ref<mlir::FailureOr<mlir::Value>(mlir::Value acc, const Point &p)> finish);
+
+/// Whether the epilogue is so long that it should be emitted once a tile rather
+/// than once an accumulator.
+bool isHeavyEpilogue(tsr::DispatchOp op);
 
 /// Pointers of a tile's column vectors in panels at `base`, `steps` steps each.
 TileColumns panelColumns(KernelEmitter &e, const Tile &tile, mlir::Value base, mlir::Type element, mlir::Value steps);

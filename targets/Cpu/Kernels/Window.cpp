@@ -291,7 +291,7 @@ private:
         acc = e.ifElse(fits, types, [&] { return run(false); }, [&] { return run(true); });
       }
     }
-    Tile t{outputs, 1, o, wholeTile ? Value{} : p.out[last], c, s.lanes, {mask}};
+    Tile t{outputs, 1, o, wholeTile ? Value{} : p.out[last], c, s.lanes, {mask}, {}};
     unsigned live = outputs;
     if (at && size) { // a last tile known at compile time: store just what exists
       live = std::min<int64_t>(outputs, *size - *at);
