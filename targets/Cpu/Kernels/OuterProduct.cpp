@@ -298,13 +298,12 @@ private:
       Value active = e.laneMask(c, e.minS(space.columns, e.add(c, width)), sme::lanes);
       Value count = e.select(e.lt(c, space.columns), e.minS(vl, e.sub(rows, first)), e.idx(0));
       e.forLoop(e.idx(0), count, e.idx(1), [&](Value r) {
-        auto read = [&](unsigned low, unsigned high) {
-          return e.ifElse(
-              e.eq(right, e.idx(0)), sme::vectorType(e), [&] { return SmallVector<Value>{sme::readRow(e, low, r)}; },
-              [&] { return SmallVector<Value>{sme::readRow(e, high, r)}; });
+        // All four are read: a branch a tile would differ in the tile's number
+        // alone, and MLIR makes a variable of what has to be an immediate.
+        auto read = [&](unsigned low) {
+          return e.select(e.eq(right, e.idx(0)), sme::readRow(e, low, r), sme::readRow(e, low + 1, r));
         };
-        Value v = e.ifElse(
-            e.eq(first, e.idx(0)), sme::vectorType(e), [&] { return read(0, 1); }, [&] { return read(2, 3); })[0];
+        Value v = e.select(e.eq(first, e.idx(0)), read(0), read(2));
         put(v, e.add(row, e.add(first, r)), c, active);
       });
     });

@@ -33,9 +33,8 @@ Value multiplyAdd(KernelEmitter &e, Value a, Value c, Value acc) {
 
 // --- the reduction ---------------------------------------------------------------
 
-/// One step of the reduction at element `k`.
-static SmallVector<Value> step(KernelEmitter &e, ValueRange acc, const TileRows &rows, const TileColumns &columns,
-                               Value k) {
+SmallVector<Value> accumulateStep(KernelEmitter &e, ValueRange acc, const TileRows &rows, const TileColumns &columns,
+                                  Value k) {
   unsigned vectors = columns.ptr.size();
   Value rowOffset = e.mul(k, rows.step), columnOffset = e.mul(k, columns.step);
   SmallVector<Value> b;
@@ -57,31 +56,13 @@ static SmallVector<Value> step(KernelEmitter &e, ValueRange acc, const TileRows 
   return next;
 }
 
-/// acc + a[lane of every 128 bits] * b.
-static Value multiplyByLane(KernelEmitter &e, Value acc, Value b, Value a, unsigned lane) {
-  return LLVM::CallIntrinsicOp::create(e.b, e.loc, acc.getType(), e.b.getStringAttr("llvm.aarch64.sve.fmla.lane"),
-                                       ValueRange{acc, b, a, e.intConst(e.i32(), lane)})
-      .getResult(0);
-}
-
-/// Four elements from `ptr` on, in every 128 bits if scalable.
-static Value loadFour(KernelEmitter &e, Value ptr, Lanes lanes) {
-  Type type = KernelEmitter::withLanes(e.f32(), lanes.scalable ? lanes : Lanes{4, false});
-  if (!lanes.scalable)
-    return e.rawLoad(type, ptr);
-  Value all = e.intConst(KernelEmitter::withLanes(e.i1(), lanes), 1);
-  return LLVM::CallIntrinsicOp::create(e.b, e.loc, type, e.b.getStringAttr("llvm.aarch64.sve.ld1rq"),
-                                       ValueRange{all, ptr})
-      .getResult(0);
-}
-
 /// Four steps with one vector load a row: AArch64 multiplies by a lane.
 static SmallVector<Value> fourSteps(KernelEmitter &e, ValueRange acc, const TileRows &rows,
                                     const TileColumns &columns, Value k) {
   unsigned vectors = columns.ptr.size();
   SmallVector<Value> a, next(acc);
   for (Value ptr : rows.ptr)
-    a.push_back(loadFour(e, e.gep(ptr, rows.element, k), columns.lanes));
+    a.push_back(e.rawLoad(VectorType::get({4}, e.f32()), e.gep(ptr, rows.element, k)));
   for (unsigned u = 0; u < 4; ++u) {
     SmallVector<Value> b;
     for (unsigned j = 0; j < vectors; ++j) {
@@ -90,11 +71,6 @@ static SmallVector<Value> fourSteps(KernelEmitter &e, ValueRange acc, const Tile
                               columns.mask.empty() ? Value{} : columns.mask[j]));
     }
     for (unsigned i = 0; i < rows.ptr.size(); ++i) {
-      if (columns.lanes.scalable) {
-        for (unsigned j = 0; j < vectors; ++j)
-          next[i * vectors + j] = multiplyByLane(e, next[i * vectors + j], b[j], a[i], u);
-        continue;
-      }
       Value lane = vector::ExtractOp::create(e.b, e.loc, a[i], int64_t(u));
       Value splat = e.splat(lane, columns.lanes);
       for (unsigned j = 0; j < vectors; ++j)
@@ -110,20 +86,22 @@ SmallVector<Value> accumulate(KernelEmitter &e, ValueRange acc, const TileRows &
   if (n && *n <= 4) {
     SmallVector<Value> next(acc);
     for (int64_t k = 0; k < *n; ++k)
-      next = step(e, next, rows, columns, e.idx(k));
+      next = accumulateStep(e, next, rows, columns, e.idx(k));
     return next;
   }
   Value done = e.idx(0);
   SmallVector<Value> next(acc);
   bool byLane = e.isa.arch == Arch::AArch64 && rows.element.isF32() && columns.element.isF32() && !rows.convert &&
                 !columns.convert && KernelEmitter::constantOf(rows.step) == 1 && !columns.lanes.isScalar();
+  if (byLane && columns.lanes.scalable)
+    return accumulateScalable(e, acc, rows, columns, count);
   if (byLane) {
     done = e.mul(e.divU(count, e.idx(4)), 4);
     next = e.forLoop(e.idx(0), done, e.idx(4), next,
                      [&](Value k, ValueRange c) { return fourSteps(e, c, rows, columns, k); });
   }
   return e.forLoop(done, count, e.idx(1), next,
-                   [&](Value k, ValueRange c) { return step(e, c, rows, columns, k); });
+                   [&](Value k, ValueRange c) { return accumulateStep(e, c, rows, columns, k); });
 }
 
 // --- going through the space -----------------------------------------------------
@@ -135,7 +113,7 @@ struct Shape {
 };
 } // namespace
 
-unsigned maxTileRows(const Isa &isa, unsigned vectors) {
+static unsigned maxRows(const Isa &isa, unsigned vectors) {
   // accumulators + one load a column vector + one splat (+ one product without
   // fused multiply-add) must fit the registers.
   // AArch64 keeps four steps of every row in a register and multiplies by a lane.
@@ -152,7 +130,7 @@ static double tileCost(unsigned rows, unsigned vectors) {
 }
 
 static std::pair<unsigned, double> bestRows(const Isa &isa, std::optional<int64_t> rows, unsigned vectors) {
-  unsigned limit = maxTileRows(isa, vectors);
+  unsigned limit = maxRows(isa, vectors);
   int64_t count = rows.value_or(240);
   std::pair<unsigned, double> best{1, 1e300};
   for (unsigned r = limit; r >= 1; --r) {

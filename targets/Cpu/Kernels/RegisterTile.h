@@ -65,6 +65,13 @@ struct TileColumns {
 llvm::SmallVector<mlir::Value> accumulate(KernelEmitter &e, mlir::ValueRange acc, const TileRows &rows,
                                           const TileColumns &columns, mlir::Value count);
 
+/// One step of it, at element `k`.
+llvm::SmallVector<mlir::Value> accumulateStep(KernelEmitter &e, mlir::ValueRange acc, const TileRows &rows,
+                                              const TileColumns &columns, mlir::Value k);
+/// The same as accumulate for scalable f32 columns and contiguous f32 rows (ScalableTiles.cpp).
+llvm::SmallVector<mlir::Value> accumulateScalable(KernelEmitter &e, mlir::ValueRange acc, const TileRows &rows,
+                                                  const TileColumns &columns, mlir::Value count);
+
 /// One tile of the iteration space rows x columns.
 struct Tile {
   unsigned rows, vectors;
@@ -101,8 +108,6 @@ void forScalableTiles(KernelEmitter &e, const TileSpace &space, std::optional<in
                       llvm::function_ref<void(const Tile &)> body);
 /// Columns of a scalable vector: its lanes, at most a panel.
 mlir::Value scalableWidth(KernelEmitter &e);
-/// Most rows of a tile of `vectors` vectors that the registers hold.
-unsigned maxTileRows(const Isa &isa, unsigned vectors);
 
 /// Share [begin, end) of `count` units of the running workgroup.
 std::pair<mlir::Value, mlir::Value> workgroupShare(KernelEmitter &e, mlir::Value count);
