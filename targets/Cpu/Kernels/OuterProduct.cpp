@@ -194,18 +194,15 @@ private:
   /// Two vectors are one panel (`half`: a vector is half a panel) or two.
   void wholePanels(bool half) {
     int64_t lanes = half ? kPanel / 2 : kPanel;
-    e.forLoop(groups, [&](Value g) {
-      Value at = e.mul(g, 8 * lanes);
-      SmallVector<Value> a0 = sme::loadFour(e, e.gep(space.packed, e.f32(), at));
-      SmallVector<Value> a1 = sme::loadFour(e, e.gep(space.packed, e.f32(), e.add(at, 4 * lanes)));
-      SmallVector<Value> x, y;
-      if (half) {
-        x = sme::loadFour(e, e.gep(b[0], e.f32(), at));
-        y = sme::loadFour(e, e.gep(b[0], e.f32(), e.add(at, 4 * lanes)));
-      } else {
-        x = sme::loadFour(e, e.gep(b[0], e.f32(), e.mul(g, 4 * lanes)));
-        y = sme::loadFour(e, e.gep(b[1], e.f32(), e.mul(g, 4 * lanes)));
-      }
+    // Opaque addresses keep second loads as offsets of the first, and a count to
+    // equality needs no compare: four instructions beside loads and products.
+    Value secondRows = sme::opaque(e, e.idx(4 * lanes));
+    Value secondColumns = half ? secondRows : sme::opaque(e, e.mul(space.steps, kPanel));
+    auto more = [&](ValueRange g) { return e.cmp(arith::CmpIPredicate::ne, g[0], groups); };
+    e.whileLoop({e.idx(0), space.packed, b[0]}, more, [&](ValueRange at) {
+      Value a = at[1], panel = at[2];
+      SmallVector<Value> a0 = sme::loadFour(e, a), a1 = sme::loadFour(e, e.gep(a, e.f32(), secondRows));
+      SmallVector<Value> x = sme::loadFour(e, panel), y = sme::loadFour(e, e.gep(panel, e.f32(), secondColumns));
       for (unsigned k = 0; k < 4; ++k) {
         Value b0 = half ? (k < 2 ? x : y)[2 * (k % 2)] : x[k], b1 = half ? (k < 2 ? x : y)[2 * (k % 2) + 1] : y[k];
         sme::outerProduct(e, 0, a0[k], b0);
@@ -213,6 +210,8 @@ private:
         sme::outerProduct(e, 2, a1[k], b0);
         sme::outerProduct(e, 3, a1[k], b1);
       }
+      return SmallVector<Value>{e.add(at[0], 1), sme::opaque(e, e.gep(a, e.f32(), e.idx(8 * lanes))),
+                                sme::opaque(e, e.gep(panel, e.f32(), e.idx(half ? 8 * lanes : 4 * lanes)))};
     });
     tail(2, 2);
   }

@@ -58,6 +58,12 @@ SmallVector<Value> readColumns(KernelEmitter &e, unsigned tile, Value first) {
   return parts(e, call(e, fourVectors(e), "llvm.aarch64.sme.read.ver.vg4.nxv4f32", {number(e, tile), slice(e, first)}));
 }
 
+Value opaque(KernelEmitter &e, Value v) {
+  return LLVM::InlineAsmOp::create(e.b, e.loc, v.getType(), ValueRange{v}, "", "=r,0", /*has_side_effects=*/false,
+                                   /*is_align_stack=*/false, LLVM::TailCallKind::None, LLVM::AsmDialectAttr{}, ArrayAttr{})
+      .getResult(0);
+}
+
 SmallVector<Value> loadFour(KernelEmitter &e, Value ptr) {
   return parts(e, call(e, fourVectors(e), "llvm.aarch64.sve.ld1.pn.x4.nxv4f32", {allLanesCounted(e), ptr}));
 }

@@ -21,6 +21,9 @@ mlir::Value readRow(KernelEmitter &e, unsigned tile, mlir::Value row);
 /// Four rows or columns from `first` on, a multiple of four.
 llvm::SmallVector<mlir::Value> readRows(KernelEmitter &e, unsigned tile, mlir::Value first);
 llvm::SmallVector<mlir::Value> readColumns(KernelEmitter &e, unsigned tile, mlir::Value first);
+/// A number or pointer that LLVM takes for unknown: no constant to be made
+/// again in every turn of a loop, no address to be split into several.
+mlir::Value opaque(KernelEmitter &e, mlir::Value v);
 /// Four consecutive vectors.
 llvm::SmallVector<mlir::Value> loadFour(KernelEmitter &e, mlir::Value ptr);
 void storeFour(KernelEmitter &e, mlir::ValueRange four, mlir::Value ptr);
