@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Products and convolutions on AArch64 under QEMU: sizes that fit no tile, every epilogue, with each code of the bundle at several vector lengths.
 
-usage: aarch64_kernels.py [--build DIR] [--only REGEX] [--budget SECONDS]
+usage: aarch64_kernels.py [--build DIR] [--only REGEX] [--runs REGEX] [--budget SECONDS]
 
 The oracle is onnxruntime without optimisation. When time runs short, the commit decides which graphs are run.
 """
@@ -99,7 +99,7 @@ graph("conv_chain", """g (float[1,3,20,20] x) => (float y) { a = Conv<pads=[1,1,
 graph("conv_transpose", "g (float[1,8,7,9] x) => (float y) { y = ConvTranspose<strides=[2,2], pads=[1,1,1,1], output_padding=[1,1]>(x, $[8,21,3,3], $[21]) }")
 
 
-def check(tools, g, loader, qemu, tally, end):
+def check(tools, g, runs, loader, qemu, tally, end):
     import onnx
     name, text, shapes, limit = g
     model = graphs.build(name, text, 21)
@@ -112,7 +112,7 @@ def check(tools, g, loader, qemu, tally, end):
         for k, dims in enumerate(shapes or [None]):
             feeds = graphs.feeds_of(model, dims, k, None, None)
             cases.append((dims, feeds, ref.run(None, feeds)))
-        for run, (cpu, variant) in RUNS.items():
+        for run, (cpu, variant) in runs.items():
             if time.time() > end:
                 return
             try:
@@ -148,6 +148,7 @@ def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("--build")
     ap.add_argument("--only", default="")
+    ap.add_argument("--runs", default="", help="which of the processors (a regular expression)")
     ap.add_argument("--budget", type=float, default=1e9)
     a = ap.parse_args()
     tools, tally, end = Tools(a.build, timeout=300), Tally(), time.time() + a.budget
@@ -157,6 +158,7 @@ def main():
         return tally.finish()
     if not a.only:
         refusals(tools, loader, qemu, tally)
+    runs = {k: v for k, v in RUNS.items() if re.search(a.runs, k)}
     first = commit_seed() % len(GRAPHS)
     left = [g for g in GRAPHS[first:] + GRAPHS[:first] if re.search(a.only, g[0])]
     for i, g in enumerate(left):
@@ -164,7 +166,7 @@ def main():
             tally.skip(f"{len(left) - i} graphs", "out of budget")
             break
         try:
-            check(tools, g, loader, qemu, tally, end)
+            check(tools, g, runs, loader, qemu, tally, end)
         except (Refused, Fault) as why:
             tally.fail(g[0], f"compile for {TARGET}: {why}")
     return tally.finish()
