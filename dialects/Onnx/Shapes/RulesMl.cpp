@@ -77,9 +77,9 @@ TESSERA_SHAPE_RULES(TreeEnsemble, "ml.TreeEnsemble", "ai.onnx.ml.TreeEnsembleReg
   s.set(0, {batchOf(s), s.c(s.getInt("n_targets", 1))});
 }
 
-// Operand 7 is the base value a target; two results are labels and scores.
+// Operand 3 is the base value of each target; two results are labels and scores.
 TESSERA_SHAPE_RULES(LoweredTrees, "tessera.TreeEnsemble") {
-  Sym targets = s.dims(7)[0];
+  Sym targets = s.dims(3)[0];
   if (s.numOutputs() == 2)
     s.set(0, {batchOf(s)});
   s.set(s.numOutputs() - 1, {batchOf(s), targets});

@@ -34,10 +34,11 @@ def KC_Attention : I32EnumAttrCase<"Attention", 9, "attention">;
 def KC_Movement : I32EnumAttrCase<"Movement", 10, "movement">;
 def KC_SortSelect : I32EnumAttrCase<"SortSelect", 11, "sort_select">;
 def KC_Loops : I32EnumAttrCase<"Loops", 12, "loops">;
+def KC_Trees : I32EnumAttrCase<"Trees", 13, "trees">;
 def Tsr_KernelClass : I32EnumAttr<"KernelClass", "family of kernel that computes a dispatch",
     [KC_Elementwise, KC_Contraction, KC_Convolution, KC_Depthwise, KC_Pooling,
      KC_Reduction, KC_Normalisation, KC_Softmax, KC_Recurrent, KC_Attention,
-     KC_Movement, KC_SortSelect, KC_Loops]> {
+     KC_Movement, KC_SortSelect, KC_Loops, KC_Trees]> {
   let cppNamespace = "::tessera::tsr";
   let genSpecializedAttr = 0;
 }
