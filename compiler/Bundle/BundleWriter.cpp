@@ -4,6 +4,7 @@
 // hashes, and put header and manifest in front. Hashes are fixed-size structs,
 // so both manifests have the same size.
 #include "compiler/Bundle/BundleWriter.h"
+#include "compiler/Bundle/PendingFile.h"
 
 #include "runtime-stub/format/Header.h"
 #include "runtime-stub/format/bundle_generated.h"
@@ -367,63 +368,10 @@ std::array<uint8_t, kHeaderBytes> makeHeader(uint64_t fileBytes,
   return header;
 }
 
-/// A file beside `path` that is renamed onto it by commit(), or removed.
-class PendingFile {
-public:
-  static llvm::Expected<std::unique_ptr<PendingFile>>
-  create(llvm::StringRef path) {
-    auto file = std::make_unique<PendingFile>();
-    file->path = path.str();
-    if (auto ec = llvm::sys::fs::createUniqueFile(
-            path + ".%%%%%%.tmp", file->fd, file->temporary,
-            llvm::sys::fs::OF_None,
-            llvm::sys::fs::all_read | llvm::sys::fs::all_write))
-      return llvm::createStringError(ec, "cannot write beside '%s': %s",
-                                     file->path.c_str(), ec.message().c_str());
-    llvm::sys::RemoveFileOnSignal(file->temporary);
-    file->os =
-        std::make_unique<llvm::raw_fd_ostream>(file->fd, /*shouldClose=*/true);
-    return file;
-  }
-  ~PendingFile() {
-    if (temporary.empty())
-      return;
-    if (os) {
-      os->close();
-      os->clear_error();
-    }
-    llvm::sys::fs::remove(temporary);
-    llvm::sys::DontRemoveFileOnSignal(temporary);
-  }
-  std::error_code resize(uint64_t bytes) {
-    return llvm::sys::fs::resize_file(fd, bytes);
-  }
-  llvm::Error commit() {
-    os->close();
-    if (auto ec = os->error()) {
-      os->clear_error();
-      return llvm::createStringError(ec, "cannot write '%s': %s", path.c_str(),
-                                     ec.message().c_str());
-    }
-    if (auto ec = llvm::sys::fs::rename(temporary, path))
-      return llvm::createStringError(ec, "cannot rename onto '%s': %s",
-                                     path.c_str(), ec.message().c_str());
-    llvm::sys::DontRemoveFileOnSignal(temporary);
-    temporary.clear();
-    return llvm::Error::success();
-  }
-  std::unique_ptr<llvm::raw_fd_ostream> os;
-
-private:
-  std::string path;
-  llvm::SmallString<128> temporary;
-  int fd = -1;
-};
-
 } // namespace
 
-llvm::Expected<BundleStats> writeBundle(const Plan &plan,
-                                        llvm::StringRef path) {
+llvm::Expected<BundleStats> writeBundle(const Plan &plan, llvm::StringRef path,
+                                        PendingFile *companion) {
   BundleStats stats;
   auto layout = layOutConstants(plan, stats);
   if (!layout)
@@ -497,8 +445,17 @@ llvm::Expected<BundleStats> writeBundle(const Plan &plan,
   os.write(reinterpret_cast<const char *>(header.data()), header.size());
   os.write(reinterpret_cast<const char *>(manifest.GetBufferPointer()),
            manifest.GetSize());
-  if (auto error = (*file)->commit())
+  // Both are complete before either appears.
+  if (auto error = (*file)->finish())
     return std::move(error);
+  if (companion)
+    if (auto error = companion->commit())
+      return std::move(error);
+  if (auto error = (*file)->commit()) {
+    if (companion)
+      companion->retract();
+    return std::move(error);
+  }
   stats.fileBytes = fileBytes;
   stats.manifestBytes = manifest.GetSize();
   return stats;

@@ -30,8 +30,11 @@ struct BundleStats {
   uint32_t deduplicated = 0;  ///< constants that share another one's bytes
 };
 
+class PendingFile;
+
 /// Writes `plan` to `path`. An existing regular file is replaced atomically.
-llvm::Expected<BundleStats> writeBundle(const Plan &plan, llvm::StringRef path);
+/// `companion` (a depfile) is committed with it: a failure leaves neither.
+llvm::Expected<BundleStats> writeBundle(const Plan &plan, llvm::StringRef path, PendingFile *companion = nullptr);
 
 } // namespace tessera
 #endif

@@ -1,6 +1,6 @@
-#include "compiler/Memory/PlanMemory.h"
 #include "compiler/Driver/Driver.h"
 #include "compiler/Bundle/BundleWriter.h"
+#include "compiler/Bundle/PendingFile.h"
 #include "compiler/Import/Import.h"
 #include "compiler/Memory/PlanMemory.h"
 #include "compiler/Plan/PlanBuilder.h"
@@ -107,10 +107,11 @@ FailureOr<OwningOpRef<ModuleOp>> frontEnd(const CompileOptions &options, MLIRCon
   return module;
 }
 
-/// Makefile syntax, as Ninja reads it.
-static LogicalResult writeDepfile(const CompileOptions &options, ArrayRef<std::string> inputs, Location loc) {
-  std::error_code ec;
-  llvm::raw_fd_ostream os(options.depfile, ec);
+/// Makefile syntax, as Ninja reads it. Not yet under its name.
+static llvm::Expected<std::unique_ptr<PendingFile>> writeDepfile(const CompileOptions &options, ArrayRef<std::string> inputs) {
+  auto file = PendingFile::create(options.depfile);
+  if (!file)
+    return file.takeError();
   auto escape = [](StringRef path) {
     std::string out;
     for (char c : path) {
@@ -122,14 +123,14 @@ static LogicalResult writeDepfile(const CompileOptions &options, ArrayRef<std::s
     }
     return out;
   };
+  llvm::raw_ostream &os = *(*file)->os;
   os << escape(options.output) << ":";
   for (const std::string &path : inputs)
     os << " \\\n  " << escape(path);
   os << "\n";
-  os.close();
-  if (ec || os.has_error())
-    return emitError(loc, "cannot write depfile ") << options.depfile << ": " << (ec ? ec : os.error()).message();
-  return success();
+  if (llvm::Error error = (*file)->finish())
+    return std::move(error);
+  return file;
 }
 
 static std::string hashOfFile(StringRef path) {
@@ -154,11 +155,11 @@ FailureOr<CompileResult> compile(const CompileOptions &options, MLIRContext *con
   if (isas.empty())
     return emitError(loc, "none of the variants asked for is in target ") << target->name;
 
-  std::vector<std::string> inputs{options.model};
   CompileResult result;
-  auto module = frontEnd(options, context, &inputs);
+  auto module = frontEnd(options, context, &result.inputs);
   if (failed(module))
     return failure();
+  result.inputs.insert(result.inputs.begin(), options.model);
   if (options.compileTo && *options.compileTo <= Phase::Canonicalise)
     return result;
   auto progress = [&](Phase p) {
@@ -222,13 +223,18 @@ FailureOr<CompileResult> compile(const CompileOptions &options, MLIRContext *con
     return result;
 
   progress(Phase::Bundle);
-  auto stats = writeBundle(plan, options.output);
+  std::unique_ptr<PendingFile> depfile;
+  if (!options.depfile.empty()) {
+    auto written = writeDepfile(options, result.inputs);
+    if (!written)
+      return emitError(loc, "depfile: ") << toString(written.takeError());
+    depfile = std::move(*written);
+  }
+  auto stats = writeBundle(plan, options.output, depfile.get());
   if (!stats)
     return emitError(loc, toString(stats.takeError()));
   result.bundleBytes = stats->fileBytes;
   result.constantBytes = stats->dataBytes;
-  if (!options.depfile.empty() && failed(writeDepfile(options, inputs, loc)))
-    return failure();
   return result;
 }
 

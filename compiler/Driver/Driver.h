@@ -43,6 +43,7 @@ struct CompileResult {
   uint64_t bundleBytes = 0, arenaBytes = 0, constantBytes = 0, codeBytes = 0;
   unsigned dispatches = 0, kernels = 0, nodes = 0;
   bool arenaKnown = false;
+  std::vector<std::string> inputs; ///< files that were read: the model, then its external data
 };
 
 /// Registers what compile() needs.

@@ -80,6 +80,38 @@ def damaged(tools, tally, count):
                     tally.ok(what, f"{len(many)} of {len(data)} places, all refused")
 
 
+def depfile(tools, tally):
+    """Bundle and depfile appear together or not at all."""
+    import numpy as np
+    import onnx
+    from onnx import numpy_helper
+    with tempfile.TemporaryDirectory() as tmp:
+        at = lambda name: os.path.join(tmp, name)
+        m = onnx.parser.parse_model('<ir_version: 10, opset_import: ["" : 21]> g (float[4] x) => (float[4] y) { y = Mul(x, w) }')
+        m.graph.initializer.append(numpy_helper.from_array(np.ones(4, np.float32), "w"))
+        onnx.save(m, at("m.onnx"), save_as_external_data=True, location="w.bin", size_threshold=0)
+
+        def attempt(out, deps):
+            try:
+                tools.compile(at("m.onnx"), out, "--depfile", deps)
+                return True
+            except Refused:
+                return False
+
+        def expect(name, condition):
+            tally.ok(name) if condition else tally.fail(name, f"left {sorted(os.listdir(tmp))}")
+
+        done = attempt(at("m.tsr"), at("m.d"))
+        words = open(at("m.d")).read().replace("\\\n", " ").split() if done else []
+        expect("depfile names what was read", words == [at("m.tsr") + ":", at("m.onnx"), at("w.bin")])
+        before = set(os.listdir(tmp))
+        os.mkdir(at("folder"))
+        before.add("folder")
+        expect("depfile cannot be written: no bundle", not attempt(at("n.tsr"), at("missing/n.d")) and set(os.listdir(tmp)) == before)
+        expect("depfile is a folder: no bundle", not attempt(at("n.tsr"), at("folder")) and set(os.listdir(tmp)) == before)
+        expect("bundle cannot be written: no depfile", not attempt(at("folder"), at("n.d")) and set(os.listdir(tmp)) == before)
+
+
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("--build")
@@ -91,6 +123,10 @@ def main():
             reproducible(tools, tally, n)
         except (Refused, Fault) as why:
             tally.fail(f"reproducible {n}", str(why))
+    try:
+        depfile(tools, tally)
+    except (Refused, Fault) as why:
+        tally.fail("depfile", str(why))
     try:
         damaged(tools, tally, a.bytes)
     except (Refused, Fault) as why:

@@ -74,6 +74,8 @@ function(tessera_compiler_library)
     BUILD_RPATH "/usr/lib/llvm-22/lib" INSTALL_RPATH "/usr/lib/llvm-22/lib")
   target_link_libraries(tessera_compiler PRIVATE lldELF lldCommon MLIR LLVM ONNX::onnx
     nlohmann_json::nlohmann_json ${libraries})
+  # What caches tell builds apart by (compiler/Driver/BuildId.h).
+  target_link_options(tessera_compiler PRIVATE LINKER:--build-id=fast)
   if(headers)
     add_dependencies(tessera_compiler ${headers})
   endif()

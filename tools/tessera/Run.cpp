@@ -1,6 +1,8 @@
 // `tessera run`: a bundle is handed to tsr-run, which links no LLVM; a model is
-// compiled first, for this machine's best variant, without seeing the inputs.
+// compiled first, for this machine's best variant, without seeing the inputs,
+// unless the cache has it.
 #include "targets/Target.h"
+#include "tools/tessera/BundleCache.h"
 #include "tools/tessera/Commands.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
@@ -63,6 +65,36 @@ static int runProcess(const std::string &program, std::vector<std::string> words
   return WEXITSTATUS(state);
 }
 
+/// Compiles, unless the cache has the bundle, and runs it.
+static int runModel(CompileOptions &options, const std::string &program, std::vector<std::string> words, bool cached) {
+  auto run = [&](const std::string &bundle) {
+    words.insert(words.begin(), bundle);
+    return runProcess(program, words);
+  };
+  std::optional<BundleCache> cache = cached ? BundleCache::open(options) : std::nullopt;
+  if (cache)
+    if (auto bundle = cache->find())
+      return run(*bundle);
+  llvm::SmallString<128> folder;
+  if (!cache && llvm::sys::fs::createUniqueDirectory("tessera-run", folder))
+    return fail("cannot create a temporary folder", exitInternal);
+  options.output = cache ? cache->pendingPath() : (folder + "/model.tsr").str();
+  options.progress = progressOnTerminal();
+  auto context = makeContext();
+  printDiagnostics(*context);
+  auto result = compile(options, context.get());
+  endProgress();
+  int status = mlir::failed(result) ? refused() : exitDone;
+  if (mlir::succeeded(result)) {
+    auto kept = cache ? cache->keep(options.output, result->inputs) : std::nullopt;
+    status = run(kept.value_or(options.output));
+  }
+  llvm::sys::fs::remove(options.output); // gone already where the cache has it
+  if (!cache)
+    llvm::sys::fs::remove_directories(folder);
+  return status;
+}
+
 void addRun(CLI::App &app, int &status, const char *argv0) {
   auto options = std::make_shared<CompileOptions>();
   auto words = std::make_shared<std::vector<std::string>>();
@@ -85,6 +117,8 @@ void addRun(CLI::App &app, int &status, const char *argv0) {
   command->add_flag_callback("--ns", [pass] { pass->push_back("--ns"); }, "One figure of nanoseconds a run per line");
   command->add_flag_callback("--poison", [pass] { pass->push_back("--poison"); }, "Fill all pools with NaNs before the run");
   command->add_option("--dim", options->dims, "As for compile (models only)");
+  auto cached = std::make_shared<bool>(true);
+  command->add_flag("!--no-cache", *cached, "Compile a model even if $XDG_CACHE_HOME/tessera has its bundle, and do not keep it");
   command->footer("Example:\n  tessera run model.tsr image.npy mask=mask.npy --output-dir out --output-format npy");
   command->callback([=, &status] {
     std::string program = tsrRun(argv0);
@@ -95,26 +129,9 @@ void addRun(CLI::App &app, int &status, const char *argv0) {
       status = runProcess(program, rest);
       return;
     }
-    llvm::SmallString<128> folder;
-    if (llvm::sys::fs::createUniqueDirectory("tessera-run", folder)) {
-      status = fail("cannot create a temporary folder", exitInternal);
-      return;
-    }
     options->model = *file;
-    options->output = (folder + "/model.tsr").str();
     options->variants = {hostVariant()};
-    options->progress = progressOnTerminal();
-    auto context = makeContext();
-    printDiagnostics(*context);
-    auto result = compile(*options, context.get());
-    endProgress();
-    if (mlir::failed(result)) {
-      status = refused();
-    } else {
-      rest.insert(rest.begin(), options->output);
-      status = runProcess(program, rest);
-    }
-    llvm::sys::fs::remove_directories(folder);
+    status = runModel(*options, program, rest, *cached);
   });
 }
 
