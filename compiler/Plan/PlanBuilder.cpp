@@ -248,7 +248,7 @@ uint32_t PlanBuilder::string(const std::string &text) {
 }
 
 void PlanBuilder::checks(Operation *op, bool atPrepare) {
-  for (const onnx::ShapeRequirement &r : l.shapes->requirements()) {
+  for (const auto &[i, r] : llvm::enumerate(l.shapes->requirements())) {
     bool early = knownAtPrepare(r.condition);
     if (early != atPrepare || (op ? r.op != op : !l.live.contains(r.op)) || r.condition->isConstant(1))
       continue;
@@ -257,8 +257,18 @@ void PlanBuilder::checks(Operation *op, bool atPrepare) {
       continue;
     }
     uint32_t condition = reg(r.condition);
+    checked.insert(i);
     command({.kind = CommandKind::Check, .a = condition, .b = string(r.message)});
   }
+}
+
+/// A bundle that does not check what its analysis assumed would be wrong in silence.
+LogicalResult PlanBuilder::verifyChecked() {
+  LogicalResult result = success();
+  for (const auto &[i, r] : llvm::enumerate(l.shapes->requirements()))
+    if (l.live.contains(r.op) && !r.condition->isConstant(1) && !checked.contains(i))
+      result = r.op->emitError("internal: the plan has no check for: ") << r.message;
+  return result;
 }
 
 uint32_t PlanBuilder::kernel(tsr::DispatchOp op, const cpu::KernelBuilder *builder, bool extents) {
@@ -642,6 +652,8 @@ LogicalResult PlanBuilder::run() {
   fenceAll();
   if (!unresolved.empty())
     return l.func.emitError("size ") << unresolved << " is used before the operator that finds it has run";
+  if (failed(verifyChecked()))
+    return failure();
   finish();
   return success();
 }

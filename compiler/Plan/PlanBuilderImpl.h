@@ -41,6 +41,7 @@ private:
   uint32_t string(const std::string &text);
   void copy(uint32_t from, uint32_t to, uint32_t bytesReg, uint32_t toOffset = kNone);
   void checks(mlir::Operation *op, bool atPrepare);
+  llvm::LogicalResult verifyChecked();
   uint32_t kernel(tsr::DispatchOp op, const cpu::KernelBuilder *builder, bool extents);
   llvm::LogicalResult dispatch(tsr::DispatchOp op);
   void emitDispatch(uint32_t kernelId, llvm::ArrayRef<uint32_t> operands, tsr::DispatchOp op, uint32_t workgroups,
@@ -96,6 +97,7 @@ private:
   uint32_t launches = 0;
   std::string rangeFault; ///< what a device cannot do
 
+  llvm::DenseSet<size_t> checked; ///< requirements of the analysis that have a command
   std::string unresolved; ///< a size that no register holds where it is needed
 };
 
