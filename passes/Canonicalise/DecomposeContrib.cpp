@@ -294,13 +294,17 @@ LogicalResult qlinearConcat(Contrib &c) {
   return c.replace(quantize(c.b, v, c.in(0), c.in(1), elementType(c.in(2))));
 }
 
-// C = alpha * A * B + bias; bias is int32 of scale a_scale * b_scale.
+// C = alpha * (A * B + bias); bias is int32 of scale a_scale * b_scale.
 LogicalResult qgemm(Contrib &c) {
   Value a = dequantize(c.b, c.in(0), c.in(1), c.in(2));
   Value w = dequantize(c.b, c.in(3), c.in(4), c.in(5), c.i("transB", 0) ? 0 : 1);
   Value bias;
+  double alpha = c.f("alpha", 1);
+  Value biasScale = c.b.mul(c.in(4), c.in(1));
+  if (alpha != 1)
+    biasScale = c.b.mul(biasScale, c.b.scalar(elementType(a), alpha));
   if (c.in(6))
-    bias = c.b.op("DequantizeLinear", {c.in(6), c.b.mul(c.in(4), c.in(1))},
+    bias = c.b.op("DequantizeLinear", {c.in(6), biasScale},
                   cast<ShapedType>(c.in(6).getType()).clone(elementType(a)),
                   {c.b.i("axis", 0)});
   Value v = c.b.op("Gemm", {a, w, bias}, cast<ShapedType>(c.type()).clone(elementType(a)),
@@ -426,12 +430,13 @@ LogicalResult dynamicQuantizeLstm(Contrib &c) {
       c.copy({"activation_alpha", "activation_beta", "activations", "clip", "direction",
               "hidden_size", "input_forget"});
   // The custom operator keeps all its results in place; absent ones are unused.
+  // The rank of the sequence may not be known yet; it is 3.
   RankedTensorType x = rankedType(c.in(0));
-  if (!x)
-    return failure();
+  int64_t length = x ? x.getDimSize(0) : ShapedType::kDynamic, batch = x ? x.getDimSize(1) : ShapedType::kDynamic;
   int64_t d = weights[1]->shape()[0], h = weights[1]->shape()[2];
-  Type state = x.clone(ArrayRef<int64_t>{d, x.getDimSize(1), h});
-  Type sequence = x.clone(ArrayRef<int64_t>{x.getDimSize(0), d, x.getDimSize(1), h});
+  Type element = elementType(c.in(0));
+  Type state = RankedTensorType::get({d, batch, h}, element);
+  Type sequence = RankedTensorType::get({length, d, batch, h}, element);
   Operation *lstm = c.b.create("LSTM", operands, {sequence, state, state}, attrs);
   SmallVector<Value> results(lstm->getResults());
   results.resize(c.outputs());

@@ -375,14 +375,42 @@ void replaceRefining(RewriterBase &rewriter, Operation *op, ValueRange values) {
 }
 
 namespace {
+
+/// Remembers what a rewrite builds.
+class Insertions : public RewriterBase::ForwardingListener {
+public:
+  explicit Insertions(OpBuilder::Listener *outer) : ForwardingListener(outer) {}
+  void notifyOperationInserted(Operation *op, OpBuilder::InsertPoint previous) override {
+    made.push_back(op);
+    ForwardingListener::notifyOperationInserted(op, previous);
+  }
+  void notifyOperationErased(Operation *op) override {
+    llvm::erase(made, op);
+    ForwardingListener::notifyOperationErased(op);
+  }
+  SmallVector<Operation *> made;
+};
+
 struct FunctionPattern : RewritePattern {
   FunctionPattern(StringRef name, Rewrite rewrite, unsigned benefit, MLIRContext *ctx)
       : RewritePattern(name, benefit, ctx), rewrite(rewrite) {}
   LogicalResult matchAndRewrite(Operation *op, PatternRewriter &r) const override {
-    return rewrite(op, r);
+    OpBuilder::Listener *outer = r.getListener();
+    Insertions insertions(outer);
+    r.setListener(&insertions);
+    LogicalResult result = rewrite(op, r);
+    r.setListener(outer);
+    // A rewrite may give up late. What it built is unused, but a driver that finds
+    // and removes it counts that as a change, and would never come to an end.
+    if (failed(result))
+      for (Operation *unused : llvm::reverse(insertions.made))
+        if (unused->use_empty())
+          r.eraseOp(unused);
+    return result;
   }
   Rewrite rewrite;
 };
+
 } // namespace
 
 void addRewrite(RewritePatternSet &patterns, StringRef opName, Rewrite rewrite, unsigned benefit) {

@@ -46,7 +46,8 @@ def SimplifyArithmetic : OnnxPass<"simplify-arithmetic"> {
   let summary = "One cheap spelling for powers, quotients and constant operands";
   let description = [{
     Tolerance class: exact for Pow(x, 2) to Mul(x, x), division by powers of two to
-    multiplication, Sub of a constant to Add, constants to the right of Add and Mul;
+    multiplication, Sub of a constant to Add, constants to the right of Add and Mul, Gather
+    before the DequantizeLinear of a constant table;
     approximation (one rounding) for Pow(x, 0.5) to Sqrt and Pow(x, 3) to products, not
     with `strict`.
   }];

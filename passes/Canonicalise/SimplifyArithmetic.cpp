@@ -88,6 +88,36 @@ LogicalResult constantToTheRight(Operation *op, PatternRewriter &r) {
   return success();
 }
 
+// Rows of a quantised table (an embedding) are chosen before they become floats,
+// not the whole table made floats first.
+LogicalResult gatherQuantised(Operation *op, PatternRewriter &r) {
+  Operation *dequantize = definedBy(operand(op, 0), "DequantizeLinear");
+  if (!dequantize || !getConstant(operand(dequantize, 0)) || getInt(dequantize, "block_size", 0) != 0)
+    return failure();
+  Value table = operand(dequantize, 0), scale = operand(dequantize, 1), ids = operand(op, 1);
+  RankedTensorType type = rankedType(table), scaleType = rankedType(scale), idsType = rankedType(ids);
+  auto result = dyn_cast<RankedTensorType>(op->getResult(0).getType());
+  if (!type || !scaleType || !idsType || !result)
+    return failure();
+  int64_t rank = type.getRank(), axis = getInt(op, "axis", 0), scaleAxis = getInt(dequantize, "axis", 1);
+  axis += axis < 0 ? rank : 0;
+  scaleAxis += scaleAxis < 0 ? rank : 0;
+  if (scaleType.getRank() != 0) { // one scale a position of an axis that stays
+    if (scaleType.getRank() != 1 || scaleAxis == axis || scaleAxis >= rank)
+      return failure();
+    scaleAxis += scaleAxis > axis ? idsType.getRank() - 1 : 0;
+  } else {
+    scaleAxis = 0;
+  }
+  OnnxBuilder b(r, op->getLoc());
+  Value rows = b.op("Gather", {table, ids}, result.clone(type.getElementType()), {b.i("axis", axis)});
+  SmallVector<NamedAttribute> attributes{b.i("axis", scaleAxis)};
+  if (Attribute kind = dequantize->getAttr("output_dtype"))
+    attributes.push_back(r.getNamedAttr("output_dtype", kind));
+  replaceRefining(r, op, b.op("DequantizeLinear", {rows, scale, operand(dequantize, 2)}, result, attributes));
+  return success();
+}
+
 struct SimplifyArithmeticPass : impl::SimplifyArithmeticBase<SimplifyArithmeticPass> {
   using SimplifyArithmeticBase::SimplifyArithmeticBase;
   void runOnOperation() override {
@@ -97,6 +127,7 @@ struct SimplifyArithmeticPass : impl::SimplifyArithmeticBase<SimplifyArithmeticP
     addRewrite(p, "Sub", subToAdd);
     addRewrite(p, "Add", constantToTheRight);
     addRewrite(p, "Mul", constantToTheRight);
+    addRewrite(p, "Gather", gatherQuantised);
     if (failed(applyPatternsGreedily(getOperation(), std::move(p))))
       signalPassFailure();
   }

@@ -48,3 +48,36 @@ func.func @constants(%x: tensor<2xf32>) -> (tensor<2xf32>, tensor<2xf32>) {
   %b = onnx.Sub(%c, %x) : (tensor<f32>, tensor<2xf32>) -> tensor<2xf32>
   return %a, %b : tensor<2xf32>, tensor<2xf32>
 }
+
+// -----
+
+// Rows of the table are chosen as bytes.
+// CHECK-LABEL: @quantised_table
+func.func @quantised_table(%i: tensor<2x3xi64>) -> tensor<2x3x4xf32> {
+  %w = onnx.Weight() {value = dense<7> : tensor<50x4xi8>} : () -> tensor<50x4xi8>
+  %s = onnx.Weight() {value = dense<0.5> : tensor<f32>} : () -> tensor<f32>
+  %z = onnx.Weight() {value = dense<3> : tensor<i8>} : () -> tensor<i8>
+  // CHECK: %[[G:.*]] = onnx.Gather(%{{.*}}, %arg0) : (tensor<50x4xi8>, tensor<2x3xi64>) -> tensor<2x3x4xi8>
+  // CHECK: onnx.DequantizeLinear(%[[G]], %{{.*}}, %{{.*}}) {axis = 0 : i64} : (tensor<2x3x4xi8>, tensor<f32>, tensor<i8>) -> tensor<2x3x4xf32>
+  %d = onnx.DequantizeLinear(%w, %s, %z) : (tensor<50x4xi8>, tensor<f32>, tensor<i8>) -> tensor<50x4xf32>
+  %y = onnx.Gather(%d, %i) {axis = 0 : i64} : (tensor<50x4xf32>, tensor<2x3xi64>) -> tensor<2x3x4xf32>
+  return %y : tensor<2x3x4xf32>
+}
+
+// -----
+
+// A scale a column stays with its column, one a row does not.
+// CHECK-LABEL: @quantised_columns
+func.func @quantised_columns(%i: tensor<2x3xi64>) -> (tensor<2x3x4xf32>, tensor<2x3x4xf32>) {
+  %w = onnx.Weight() {value = dense<7> : tensor<50x4xi8>} : () -> tensor<50x4xi8>
+  %c = onnx.Weight() {value = dense<0.5> : tensor<4xf32>} : () -> tensor<4xf32>
+  %r = onnx.Weight() {value = dense<0.5> : tensor<50xf32>} : () -> tensor<50xf32>
+  // CHECK: onnx.DequantizeLinear({{.*}}) {axis = 2 : i64} : (tensor<2x3x4xi8>
+  %d = onnx.DequantizeLinear(%w, %c) : (tensor<50x4xi8>, tensor<4xf32>) -> tensor<50x4xf32>
+  %y = onnx.Gather(%d, %i) : (tensor<50x4xf32>, tensor<2x3xi64>) -> tensor<2x3x4xf32>
+  // CHECK: %[[D:.*]] = onnx.DequantizeLinear({{.*}}) {axis = 0 : i64} : (tensor<50x4xi8>
+  // CHECK: onnx.Gather(%[[D]], %arg0)
+  %e = onnx.DequantizeLinear(%w, %r) {axis = 0 : i64} : (tensor<50x4xi8>, tensor<50xf32>) -> tensor<50x4xf32>
+  %z = onnx.Gather(%e, %i) : (tensor<50x4xf32>, tensor<2x3xi64>) -> tensor<2x3x4xf32>
+  return %y, %z : tensor<2x3x4xf32>, tensor<2x3x4xf32>
+}
