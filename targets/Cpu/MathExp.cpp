@@ -87,6 +87,12 @@ static Expr scaleBy(Expr y, Expr n, int extra) {
   return y * powerOfTwo(half) * powerOfTwo(rest);
 }
 
+/// The same for n <= 0: one power of two, the other a constant.
+static Expr scaleDownBy(Expr y, Expr n, int extra) {
+  int lift = y.isF64() ? 512 : 64;
+  return y * powerOfTwo(n + (lift + extra)) * std::ldexp(1.0, -lift);
+}
+
 Expr expScaled(Expr x, Expr low, int scale, Range range) {
   double lo = x.isF64() ? -746 : -105, hi = x.isF64() ? 711 : 90;
   if (range == Range::Any)
@@ -98,6 +104,8 @@ Expr expScaled(Expr x, Expr low, int scale, Range range) {
     q.r = q.r + low;
   Expr p = x.isF64() ? horner(q.r, expF64) : horner(q.r, expF32);
   Expr y = fma(q.r * q.r, p, q.r) + 1.0;
+  if (range == Range::NonPositive)
+    return scaleDownBy(y, q.n, scale);
   return range == Range::Normal && !scale ? y * powerOfTwo(q.n) : scaleBy(y, q.n, scale);
 }
 

@@ -365,6 +365,7 @@ LogicalResult Contraction::emit(tsr::DispatchOp op, KernelEmitter &e) const {
   // 8-bit A as pairs of 16-bit numbers in scratch memory, all batches' rows.
   TensorRef words;
   bool pairs = usesPairs(op);
+  space.separateProduct = pairs;
   if (pairs) {
     if (!e.scratch)
       return root->emitError("kernel has no scratch memory for its pairs");

@@ -405,6 +405,7 @@ private:
     Value pixels = e.product(p.out);
     TileSpace space{pixels, e.idx(f.out), acc, columnLanes(e.isa, acc)};
     auto count = KernelEmitter::constantOf(pixels);
+    space.separateProduct = pairs;
     if (!pairs)
       space.split = count && *count <= 64 && f.out >= 128 ? Split::Columns : Split::Rows;
     // Going through all channels for a chunk of pixels pays while the chunk's

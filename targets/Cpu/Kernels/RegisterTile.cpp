@@ -113,11 +113,19 @@ struct Shape {
 };
 } // namespace
 
-static unsigned maxRows(const Isa &isa, unsigned vectors) {
-  // accumulators + one load a column vector + one splat (+ one product without
-  // fused multiply-add) must fit the registers.
+/// What bounds a tile: the machine, and whether a product has a register of its
+/// own before it is added.
+struct Limits {
+  const Isa &isa;
+  bool separateProduct;
+};
+
+static unsigned maxRows(const Limits &limits, unsigned vectors) {
+  const Isa &isa = limits.isa;
+  // accumulators + one load a column vector + one splat (+ one product) must fit
+  // the registers.
   // AArch64 keeps four steps of every row in a register and multiplies by a lane.
-  int spare = static_cast<int>(isa.vectorRegisters) - static_cast<int>(vectors) - (isa.hasFma ? 1 : 2);
+  int spare = static_cast<int>(isa.vectorRegisters) - static_cast<int>(vectors) - (limits.separateProduct ? 2 : 1);
   int perRow = static_cast<int>(vectors) + (isa.arch == Arch::AArch64 ? 1 : 0);
   return std::clamp(spare / perRow, 1, 8);
 }
@@ -129,8 +137,8 @@ static double tileCost(unsigned rows, unsigned vectors) {
   return std::max({work, loads, 4.0}) + 0.3;
 }
 
-static std::pair<unsigned, double> bestRows(const Isa &isa, std::optional<int64_t> rows, unsigned vectors) {
-  unsigned limit = maxRows(isa, vectors);
+static std::pair<unsigned, double> bestRows(const Limits &limits, std::optional<int64_t> rows, unsigned vectors) {
+  unsigned limit = maxRows(limits, vectors);
   int64_t count = rows.value_or(240);
   std::pair<unsigned, double> best{1, 1e300};
   for (unsigned r = limit; r >= 1; --r) {
@@ -142,14 +150,14 @@ static std::pair<unsigned, double> bestRows(const Isa &isa, std::optional<int64_
 }
 
 /// Vectors a full tile has, for `total` column vectors (0: unknown, many).
-static unsigned bestVectors(const Isa &isa, std::optional<int64_t> rows, int64_t total) {
+static unsigned bestVectors(const Limits &limits, std::optional<int64_t> rows, int64_t total) {
   int64_t count = total ? total : 240;
   unsigned best = 1;
   double bestCost = 1e300;
-  for (unsigned v = 1; v <= 8 && v <= count && v + 2 < isa.vectorRegisters; ++v) {
-    double cost = static_cast<double>(count / v) * bestRows(isa, rows, v).second;
+  for (unsigned v = 1; v <= 8 && v <= count && v + 2 < limits.isa.vectorRegisters; ++v) {
+    double cost = static_cast<double>(count / v) * bestRows(limits, rows, v).second;
     if (count % v)
-      cost += bestRows(isa, rows, count % v).second;
+      cost += bestRows(limits, rows, count % v).second;
     if (cost < bestCost * 0.999)
       best = v, bestCost = cost;
   }
@@ -171,8 +179,9 @@ static void forTilesOfRows(KernelEmitter &e, const TileSpace &space, std::option
   int64_t total = columns ? (*columns + lanes - 1) / lanes : 0;
   if (columns && !total)
     return;
-  unsigned full = bestVectors(e.isa, rows, total);
-  unsigned unitRows = bestRows(e.isa, rows, full).first;
+  Limits limits{e.isa, space.separateProduct || !e.isa.hasFma};
+  unsigned full = bestVectors(limits, rows, total);
+  unsigned unitRows = bestRows(limits, rows, full).first;
 
   // What this workgroup does: a range of rows, or of full-width column blocks.
   Value rowBegin = e.idx(0), rowEnd = space.rows;
@@ -187,7 +196,7 @@ static void forTilesOfRows(KernelEmitter &e, const TileSpace &space, std::option
 
   auto run = [&](unsigned vectors, Value columnBegin, Value columnEnd, bool masked, Value chunkBegin, Value chunkEnd,
                  int64_t chunk) {
-    unsigned r = bestRows(e.isa, rows, vectors).first;
+    unsigned r = bestRows(limits, rows, vectors).first;
     bool exact = rows && *rows % r == 0 && (!chunk || chunk % r == 0) &&
                  (space.split != Split::Rows || unitRows % r == 0);
     e.forLoop(columnBegin, columnEnd, e.idx(vectors * lanes), [&](Value column) {

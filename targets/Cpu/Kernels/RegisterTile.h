@@ -98,6 +98,7 @@ struct TileSpace {
   int64_t rowChunk = 0;       ///< rows gone through for all columns before the next; 0: all
   bool singleRowVariant = false; ///< own code for a row count that turns out to be one
   bool rowPointers = true;    ///< rows need a general register each
+  bool separateProduct = false; ///< a product is not added by the instruction that makes it
 };
 
 /// Goes through the space in tiles that suit it: columns outside, rows inside.
