@@ -93,12 +93,15 @@ if [[ -x $build/bin/tessera ]]; then
   suite graphs "$python" test/e2e/graphs.py
   suite partition "$python" test/e2e/partition.py
   suite devices "$python" test/e2e/devices.py
+  suite cache "$python" test/e2e/cache.py
+  suite trees "$python" test/e2e/trees.py
   if [[ -z $full ]]; then
     suite bundle "$python" test/e2e/bundle.py --bytes 300
     suite models "$python" test/e2e/models.py magika silero_vad ppocr_cls
     suite conformance "$python" -W ignore tools/conformance/run.py --budget 180
   else
     suite bundle "$python" test/e2e/bundle.py
+    suite contrib "$python" test/e2e/contrib.py
     suite hostile "$python" test/e2e/hostile.py
     suite cases "$python" test/e2e/cases.py
     suite aarch64 "$python" test/e2e/aarch64.py --budget $(($(left) / 4))
