@@ -103,6 +103,7 @@ if [[ -x $build/bin/tessera ]]; then
     suite bundle "$python" test/e2e/bundle.py
     suite contrib "$python" test/e2e/contrib.py
     suite hostile "$python" test/e2e/hostile.py
+    suite fuzz "$python" test/fuzz/fuzz.py --seconds 60
     suite cases "$python" test/e2e/cases.py
     suite aarch64 "$python" test/e2e/aarch64.py --budget $(($(left) / 4))
     suite arm-kernels "$python" test/e2e/aarch64_kernels.py --budget $(($(left) / 10))

@@ -94,6 +94,19 @@ LogicalResult PlanBuilder::branch(Operation *op) {
   return success();
 }
 
+/// In iteration `i`: `extent` of the slices so far is that of this one too, `now`.
+void PlanBuilder::agree(uint32_t extent, uint32_t now, uint32_t i, Operation *op, unsigned scan) {
+  uint32_t same = plan.registers++, later = plan.registers++, good = plan.registers++;
+  emitScalar({.op = ScalarOp::Equal, .dst = same, .a = extent, .b = now}, false);
+  emitScalar({.op = ScalarOp::Less, .dst = later, .a = constantReg(0), .b = i}, false);
+  emitScalar({.op = ScalarOp::Select, .dst = good, .a = later, .b = same, .c = constantReg(1)}, false);
+  std::string text;
+  llvm::raw_string_ostream(text) << "the slices of scan output " << scan << " of node '" << onnx::getNodeName(op)
+                                 << "' must have equal sizes";
+  command({.kind = CommandKind::Check, .a = good, .b = string(text)});
+  assign(extent, now);
+}
+
 LogicalResult PlanBuilder::loop(Operation *op) {
   onnx::SymContext &ctx = l.shapes->context();
   Block &body = op->getRegion(0).front();
@@ -175,8 +188,15 @@ LogicalResult PlanBuilder::loop(Operation *op) {
   // Scan outputs grow a slice an iteration.
   SmallVector<uint32_t> scanBuffers(scans), scanOffsets(scans);
   SmallVector<bool> scanFixed(scans, false);
+  // Extents of slices that only an iteration knows: all must agree.
+  SmallVector<llvm::SmallDenseMap<unsigned, uint32_t>> sliceExtents(scans);
   for (unsigned s = 0; s < scans; ++s) {
     Value slice = yields[1 + carried + s];
+    for (auto [axis, d] : llvm::enumerate(l.dims(slice)))
+      if (!knownAtPrepare(d) && lookup(d) == kNone) {
+        uint32_t extent = sliceExtents[s][axis] = plan.registers++;
+        assign(extent, zero);
+      }
     Sym size = sizeOf(l.dims(slice), tensorType(slice).getElementType());
     scanOffsets[s] = plan.registers++;
     assign(scanOffsets[s], zero);
@@ -210,6 +230,9 @@ LogicalResult PlanBuilder::loop(Operation *op) {
     Value slice = yields[1 + carried + s];
     uint32_t bytes = reg(sizeOf(l.dims(slice), tensorType(slice).getElementType()));
     uint32_t from = bufferOf(slice);
+    for (auto [axis, d] : llvm::enumerate(l.dims(slice)))
+      if (auto it = sliceExtents[s].find(axis); it != sliceExtents[s].end())
+        agree(it->second, reg(d), i, op, s);
     if (!scanFixed[s]) { // make room: a larger buffer takes over
       uint32_t total = plan.registers++;
       emitScalar({.op = ScalarOp::Add, .dst = total, .a = scanOffsets[s], .b = bytes}, false);
@@ -290,12 +313,10 @@ LogicalResult PlanBuilder::loop(Operation *op) {
     ArrayRef<Sym> dims = l.dims(result);
     if (!knownAtPrepare(dims[0]) && lookup(dims[0]) == kNone)
       scopes.back()[dims[0]] = i;
-    for (auto [d, inner] : llvm::zip(dims.drop_front(), l.dims(slice)))
+    for (auto [axis, d] : llvm::enumerate(dims.drop_front()))
       if (!knownAtPrepare(d) && lookup(d) == kNone) {
-        if (!knownAtPrepare(inner) && lookup(inner) == kNone)
-          return op->emitError("scan output ") << s << " of Loop '" << onnx::getNodeName(op)
-                                               << "' has slices whose size only an iteration knows";
-        scopes.back()[d] = reg(inner);
+        auto it = sliceExtents[s].find(axis);
+        scopes.back()[d] = it != sliceExtents[s].end() ? it->second : reg(l.dims(slice)[axis]);
       }
   }
   return success();

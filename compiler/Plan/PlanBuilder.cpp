@@ -490,6 +490,8 @@ void PlanBuilder::inputs() {
     PlanTensor t;
     if (auto name = l.func.getArgAttrOfType<StringAttr>(i, "onnx.name"))
       t.name = name.str();
+    if (auto kind = l.func.getArgAttrOfType<IntegerAttr>(i, "onnx.kind"))
+      t.kind = kind.getInt();
     t.elementType = onnxElementType(type.getElementType());
     auto names = l.func.getArgAttrOfType<ArrayAttr>(i, "onnx.dims");
     auto ranges = l.func.getArgAttrOfType<DenseI64ArrayAttr>(i, "onnx.ranges");
@@ -532,6 +534,8 @@ void PlanBuilder::outputs() {
     PlanTensor t;
     if (auto name = l.func.getResultAttrOfType<StringAttr>(i, "onnx.name"))
       t.name = name.str();
+    if (auto kind = l.func.getResultAttrOfType<IntegerAttr>(i, "onnx.kind"))
+      t.kind = kind.getInt();
     t.elementType = onnxElementType(type.getElementType());
     for (Sym d : l.dims(v)) {
       PlanDim dim;

@@ -69,6 +69,7 @@ private:
   llvm::LogicalResult declareDevice(tsr::SegmentOp op);
   llvm::LogicalResult segment(tsr::SegmentOp op);
 
+  void agree(uint32_t extent, uint32_t now, uint32_t i, mlir::Operation *op, unsigned scan);
   void inputs();
   void outputs();
   void reuseInPlace();

@@ -89,7 +89,11 @@ def DecomposeOperators : OnnxPass<"decompose-operators"> {
   let description = [{
     Tolerance class: exact (the definition of the operator, in its order). Variadic Sum,
     Mean, Max and Min become binary chains; Einsum becomes Transpose, Mul, ReduceSum and
-    MatMul with diagonals, ellipsis and broadcasting; Scan becomes Loop.
+    MatMul with diagonals, ellipsis and broadcasting; Scan becomes Loop. QLinearMatMul and
+    QLinearConv become their integer operators and one rescaling; FlexAttention with
+    modifier bodies, the optimisers, TfIdfVectorizer and the arithmetic operators of
+    ai.onnx.ml become tensor arithmetic. An operator with an attribute that its rewrite
+    does not serve stays, and the audit names it.
   }];
 }
 
@@ -122,6 +126,18 @@ def ExpandFunctions : OnnxPass<"expand-functions"> {
     ListOption<"operators", "operators", "std::string", "expand these, kernel or not">,
     Option<"verbose", "verbose", "bool", "false", "say why an expansion failed">
   ];
+}
+
+def LowerAggregates : OnnxPass<"lower-aggregates"> {
+  let summary = "Sequences, optionals and strings as plain tensors";
+  let description = [{
+    Tolerance class: exact. A sequence becomes its elements in a row and the matrix of
+    their extents, an optional a bool and its value, a tensor of strings a tensor of
+    code points with one axis more (passes/Canonicalise/Aggregates.h has the table);
+    SequenceMap becomes Loop. At the function's border an argument or result becomes
+    as many as it has parts, with the attribute `onnx.kind`. A function with an
+    operator that has no such form stays as it is; a warning names the operator.
+  }];
 }
 
 def LowerTrees : OnnxPass<"lower-trees"> {

@@ -16,6 +16,9 @@ void buildCanonicalisePipeline(OpPassManager &pm, const CanonicaliseOptions &opt
   // Foreign operators first: what they become takes part in everything else.
   pm.addPass(createDecomposeContrib());
   pm.addPass(createLowerTrees());
+  // Constants of strings must be tensors before anything else looks at them; a
+  // ZipMap, whose result is a sequence, is gone.
+  pm.addPass(createLowerAggregates());
   folding();
   // Shapes refine types after foreign operators are gone, for all that follows.
   pm.addPass(createFoldShapes());

@@ -357,7 +357,7 @@ private:
     i32 type = tensor.get<i32>(field::kElementType);
     if (elementBytes(type, 0) < 0)
       return bad(what, i, "an element type of ONNX", "type", i64(type));
-    if (tensor.get<u8>(field::kTensorKind) > 3)
+    if (tensor.get<u8>(field::kTensorKind) > TSR_PART_STRING_ELEMENTS)
       return bad(what, i, "a known kind", "another");
     u32 index = tensor.get<u32>(field::kTensorBuffer);
     if (!isBuffer(index))

@@ -132,6 +132,37 @@ graph("qdq_matmul", """g (float[4,32] x) => (float y) { s = Constant<value = flo
   q = QuantizeLinear(x, s, z) d = DequantizeLinear(q, s, z) k = QuantizeLinear($[32,24], w) e = DequantizeLinear(k, w) y = MatMul(d, e) }""")
 graph("dynamic_quantise", "g (float[3,40] x) => (uint8 q, float s, uint8 z) { q, s, z = DynamicQuantizeLinear(x) }")
 
+# ai.onnx.ml that is arithmetic.
+graph("ml_scale_normalise", """g (float[5,3] x) => (float y, float z, float u, float v) { y = ai.onnx.ml.Scaler<offset=[0.5, 1.0, -2.0], scale=[2.0, 0.25, 3.0]>(x) z = ai.onnx.ml.Normalizer<norm="L2">(x)
+  u = ai.onnx.ml.Normalizer<norm="L1">(x) v = ai.onnx.ml.Binarizer<threshold=0.25>(x) }""")
+graph("ml_normalise_max", "g (float[5,3] a) => (float y) { x = Abs(a) y = ai.onnx.ml.Normalizer<norm=\"MAX\">(x) }") # runtimes differ on negative numbers
+graph("ml_linear", """g (float[6,3] x) => (float[6,2] y, int64[6] l, float[6,3] p, int64[6] m, float[6,2] q) {
+  y = ai.onnx.ml.LinearRegressor<coefficients=[0.5, -1.0, 2.0, 1.0, 0.25, -0.75], intercepts=[0.1, -0.2], targets=2>(x)
+  l, p = ai.onnx.ml.LinearClassifier<classlabels_ints=[7, 3, 5], coefficients=[0.5, -1.0, 2.0, 1.0, 0.25, -0.75, 0.3, 0.2, 0.1], intercepts=[0.1, -0.2, 0.0], post_transform="SOFTMAX", multi_class=1>(x)
+  m, q = ai.onnx.ml.LinearClassifier<classlabels_ints=[0, 1], coefficients=[-0.5, 1.0, -2.0, 0.5, -1.0, 2.0], intercepts=[-0.1, 0.1], post_transform="LOGISTIC">(x) }""")
+graph("ml_svm", """g (float[6,2] x) => (float[6,1] y, float[6,1] z, float[6,1] u) {
+  y = ai.onnx.ml.SVMRegressor<kernel_type="RBF", kernel_params=[0.5, 0.0, 3.0], n_supports=3, coefficients=[1.0, -0.5, 0.25], support_vectors=[0.1, 0.2, -1.0, 0.5, 0.7, -0.3], rho=[0.3]>(x)
+  z = ai.onnx.ml.SVMRegressor<kernel_type="POLY", kernel_params=[0.5, 1.0, 3.0], n_supports=3, coefficients=[1.0, -0.5, 0.25], support_vectors=[0.1, 0.2, -1.0, 0.5, 0.7, -0.3], rho=[0.3]>(x)
+  u = ai.onnx.ml.SVMRegressor<kernel_type="SIGMOID", kernel_params=[0.5, 0.25, 3.0], n_supports=2, coefficients=[1.0, -0.5], support_vectors=[0.1, 0.2, -1.0, 0.5], rho=[0.3]>(x) }""")
+graph("ml_lookup", """g (int64[7] x) => (int64[7] y, float[7] z, float[7,3] o, int64[7] s) { y = ai.onnx.ml.LabelEncoder<keys_int64s=[1, 3, 5], values_int64s=[10, 30, 50], default_int64=-7>(x)
+  z = ai.onnx.ml.LabelEncoder<keys_int64s=[0, 2], values_floats=[0.5, 2.5], default_float=9.0>(x) o = ai.onnx.ml.OneHotEncoder<cats_int64s=[2, 4, 0]>(x)
+  w = ai.onnx.ml.LabelEncoder<keys_int64s=[0, 1, 2, 3], values_strings=["zero", "one", "", "dreißig"], default_string="viele">(x)
+  s = ai.onnx.ml.LabelEncoder<keys_strings=["one", "viele", "dreißig", ""], values_int64s=[1, 99, 3, 2], default_int64=-1>(w) }""", low=0, high=6)
+graph("ml_impute_extract", """g (float[4,3] a, int64[2] i) => (float y, float z) { n = Constant<value = float[3] {0.0, 0.0, -1.0}>() b = Sqrt(a) c = Add(b, n) x = Identity(c)
+  y = ai.onnx.ml.Imputer<imputed_value_floats=[1.5, 2.5, 3.5], replaced_value_float=-1.0>(x) z = ai.onnx.ml.ArrayFeatureExtractor(a, i) }""", low=0, high=3)
+graph("tfidf", """g (int64[2,9] x) => (float[2,6] y, float[2,6] z) {
+  y = TfIdfVectorizer<max_gram_length=2, max_skip_count=2, min_gram_length=1, mode="TF", ngram_counts=[0, 3], ngram_indexes=[5, 2, 0, 1, 4, 3], pool_int64s=[2, 3, 1, 1, 2, 2, 2, 3, 1]>(x)
+  z = TfIdfVectorizer<max_gram_length=2, max_skip_count=0, min_gram_length=2, mode="TFIDF", ngram_counts=[0, 3], ngram_indexes=[5, 2, 0, 1, 4, 3], pool_int64s=[2, 3, 1, 1, 2, 2, 2, 3, 1], weights=[1.0, 2.0, 0.5, 3.0, 0.25, 1.5]>(x) }""", low=1, high=4)
+# Sequences and optionals inside of a graph.
+graph("sequence_round", """g (float[m,4] x, int64[1] i) => (float[a,4] y, float[b,4] z, int64 n) { p = Constant<value = int64 {2}>() s = SplitToSequence<axis=0>(x, p) t = SequenceInsert(s, $[3,4], i) u = SequenceErase(t, i)
+  v = SequenceInsert(u, $[1,4]) y = ConcatFromSequence<axis=0>(v) z = SequenceAt(t, i) n = SequenceLength(v) }""", [[6, 4], [1]], [[7, 4], [1]], low=0, high=3)
+graph("sequence_axis", """g (float[3,m,2] x, int64[2] k) => (float[3,a,2] y, float[2,3,b] z) { one = Constant<value = int64[2] {1, 3}>() l = Add(k, one) s = SplitToSequence<axis=1>(x, one) y = ConcatFromSequence<axis=1>(s)
+  c = SequenceConstruct($[3,2], $[3,2]) z = ConcatFromSequence<axis=0, new_axis=1>(c) }""", [[3, 4, 2], [2]], low=0, high=1)
+graph("sequence_map", """g (float[m,4] x, float[4] w) => (float[a,4] y) { p = Constant<value = int64 {3}>() s = SplitToSequence<axis=0>(x, p)
+  t = SequenceMap<body = b (float[c,4] e, float[4] f) => (float[c,4] o) { o = Mul(e, f) }>(s, w) y = ConcatFromSequence<axis=0>(t) }""", [[7, 4], [4]], [[3, 4], [4]])
+graph("strings_inside", """g (int64[6] x) => (int64[6] y, bool[6] e, int64[6] c) { w = ai.onnx.ml.LabelEncoder<keys_int64s=[0, 1, 2], values_strings=["a b", " c  d e", ""], default_string="x,y">(x)
+  t, c = StringSplit(w) u = StringConcat(w, w) k = Constant<value_strings = ["a ba b"]>() e = Equal(u, k) y = ai.onnx.ml.LabelEncoder<keys_strings=["a ba b", "", "x,yx,y"], values_int64s=[1, 2, 3], default_int64=-1>(u) }""", low=0, high=4)
+
 
 def weights(name, text):
     """The text with each $[DIMS] replaced by a name, and the constants."""
@@ -150,7 +181,7 @@ def build(name, text, opset):
     import onnx
     from onnx import numpy_helper
     body, consts = weights(name, text)
-    model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : {opset}]> {body}')
+    model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : {opset}, "ai.onnx.ml" : 4]> {body}')
     for o in model.graph.output:  # `float y` without dims means any shape here
         if not o.type.tensor_type.shape.dim:
             o.type.tensor_type.ClearField("shape")

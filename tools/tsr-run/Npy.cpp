@@ -70,6 +70,9 @@ std::vector<uint8_t> toRowMajor(const uint8_t *from,
 
 } // namespace
 
+static Tensor parseNpyAs(const std::string &bytes, const std::string &path,
+                         int64_t *characters);
+
 bool npyKnows(int32_t elementType) {
   for (const NpyType &type : kNpyTypes)
     if (type.elementType == elementType)
@@ -77,7 +80,20 @@ bool npyKnows(int32_t elementType) {
   return false;
 }
 
+Tensor parseStringsNpy(const std::string &bytes, const std::string &path) {
+  int64_t width = 0;
+  Tensor tensor = parseNpyAs(bytes, path, &width);
+  tensor.dims.push_back(width);
+  return tensor;
+}
+
 Tensor parseNpy(const std::string &bytes, const std::string &path) {
+  return parseNpyAs(bytes, path, nullptr);
+}
+
+/// `characters`: a unicode array is wanted, and this its width.
+static Tensor parseNpyAs(const std::string &bytes, const std::string &path,
+                         int64_t *characters) {
   if (bytes.size() < 10)
     throw Refused("'" + path + "': truncated .npy file");
   auto byte = [&](size_t i) { return size_t(uint8_t(bytes[i])); };
@@ -104,6 +120,17 @@ Tensor parseNpy(const std::string &bytes, const std::string &path) {
         (type.descr[0] == '|' && descr.substr(1) == type.descr + 1))
       tensor.elementType = type.elementType;
   size_t width = bitsOf(tensor.elementType) / 8;
+  if (characters) {
+    if (descr.compare(0, 2, "<U") != 0)
+      throw Refused("'" + path + "': .npy type '" + descr +
+                    "', needed: a unicode array");
+    *characters = std::strtoll(descr.c_str() + 2, nullptr, 10);
+    if (*characters < 0 || *characters > (1 << 24))
+      throw Refused("'" + path + "': .npy type '" + descr +
+                    "' is not supported");
+    tensor.elementType = kInt32;
+    width = size_t(*characters) * 4;
+  }
   if (!tensor.elementType && (descr == "|V2" || descr == "<V2")) {
     tensor.opaque = true; // bfloat16 as numpy stores it
     tensor.elementType = kBfloat16;
@@ -139,7 +166,13 @@ std::string formatNpy(int32_t elementType, const std::vector<int64_t> &dims,
   if (!descr)
     throw Refused(std::string("type ") + typeName(elementType) +
                   " has no .npy form; use --output-format pb");
-  std::string header = std::string("{'descr': '") + descr +
+  return formatNpyAs(descr, dims, data, size);
+}
+
+std::string formatNpyAs(const std::string &descr,
+                        const std::vector<int64_t> &dims, const void *data,
+                        uint64_t size) {
+  std::string header = "{'descr': '" + descr +
                        "', 'fortran_order': False, 'shape': (";
   for (int64_t dim : dims)
     header += std::to_string(dim) + (dims.size() == 1 ? "," : ", ");

@@ -83,6 +83,16 @@ tsr_tensor_info_t Session::outputInfo(uint32_t index) const {
   return info;
 }
 
+std::vector<int64_t> Session::inputDims(uint32_t index) const {
+  std::vector<int64_t> dims(inputInfo(index).rank);
+  for (uint32_t axis = 0; axis < dims.size(); ++axis) {
+    tsr_dim_t dim = {};
+    tsr_input_dim(handle, index, axis, &dim);
+    dims[axis] = dim.value;
+  }
+  return dims;
+}
+
 std::string Session::variantName() const {
   tsr_variant_info_t info = {};
   for (uint32_t i = 0; i < tsr_variant_count(handle); ++i)
@@ -101,10 +111,6 @@ std::vector<std::pair<std::string, uint64_t>> Session::memoryBytes() const {
 
 void Session::checkInput(uint32_t index, const Tensor &tensor) const {
   tsr_tensor_info_t info = inputInfo(index);
-  if (info.kind != 0)
-    throw Refused(
-        "input '" + std::string(info.name) +
-        "' is no tensor: sequences, optionals and maps are not supported");
   bool sameWidth = bitsOf(tensor.elementType) == bitsOf(info.element_type);
   if (tensor.elementType != info.element_type && !(tensor.opaque && sameWidth))
     throw Refused("input '" + std::string(info.name) + "': type " +

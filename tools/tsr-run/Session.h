@@ -41,6 +41,8 @@ public:
   uint32_t inputCount() const { return tsr_input_count(handle); }
   tsr_tensor_info_t inputInfo(uint32_t index) const;
   tsr_tensor_info_t outputInfo(uint32_t index) const;
+  /// Declared extents of an input, -1 where they are open.
+  std::vector<int64_t> inputDims(uint32_t index) const;
 
   /// Fixes the shapes; an absent tensor takes the input's default value.
   void prepare(const std::vector<std::optional<Tensor>> &inputs);

@@ -73,9 +73,15 @@ void writeFile(const std::string &path, const std::string &bytes);
 Tensor readTensor(const std::string &path);
 
 Tensor parseNpy(const std::string &bytes, const std::string &path);
+/// A unicode array as int32 code points with one axis more.
+Tensor parseStringsNpy(const std::string &bytes, const std::string &path);
 /// Refuses types that .npy has no name for.
 std::string formatNpy(int32_t elementType, const std::vector<int64_t> &dims,
                       const void *data, uint64_t size);
+/// The same under numpy's own name of the type.
+std::string formatNpyAs(const std::string &descr,
+                        const std::vector<int64_t> &dims, const void *data,
+                        uint64_t size);
 bool npyKnows(int32_t elementType);
 
 Tensor parseTensorProto(const std::string &bytes, const std::string &path);

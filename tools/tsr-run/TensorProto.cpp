@@ -1,6 +1,7 @@
 // ONNX's TensorProto in protobuf wire format, read and written by hand so that
 // the program needs no protobuf.
 #include "tools/tsr-run/Tensor.h"
+#include "tools/tsr-run/Wire.h"
 
 #include <cstring>
 
@@ -219,6 +220,92 @@ Tensor parseTensorProto(const std::string &bytes, const std::string &path) {
                   " for " + typeName(tensor.elementType) +
                   shapeText(tensor.dims));
   return tensor;
+}
+
+std::vector<WireField> fieldsOf(const std::string &bytes,
+                                const std::string &path) {
+  Wire wire(bytes.data(), bytes.data() + bytes.size(), path);
+  std::vector<WireField> out;
+  while (!wire.atEnd()) {
+    uint64_t tag = wire.varint();
+    WireField field;
+    field.number = unsigned(tag >> 3);
+    if ((tag & 7) == 0) {
+      field.value = wire.varint();
+    } else if ((tag & 7) == 2) {
+      Wire inner = wire.bytes();
+      field.bytes.assign(reinterpret_cast<const char *>(inner.data()),
+                         inner.size());
+    } else {
+      wire.skip(tag & 7);
+    }
+    out.push_back(std::move(field));
+  }
+  return out;
+}
+
+void putNumber(std::string &out, unsigned field, uint64_t value) {
+  putVarint(out, uint64_t(field) << 3);
+  putVarint(out, value);
+}
+
+void putBytes(std::string &out, unsigned field, const std::string &bytes) {
+  putVarint(out, uint64_t(field) << 3 | 2);
+  putVarint(out, bytes.size());
+  out += bytes;
+}
+
+std::vector<std::string> parseStrings(const std::string &bytes,
+                                      std::vector<int64_t> &dims,
+                                      const std::string &path) {
+  Wire wire(bytes.data(), bytes.data() + bytes.size(), path);
+  std::vector<std::string> strings;
+  int32_t type = 0;
+  while (!wire.atEnd()) {
+    uint64_t tag = wire.varint();
+    unsigned wireType = tag & 7;
+    switch (tag >> 3) {
+    case 1:
+      repeated(wire, wireType, dims,
+               [](Wire &w) { return int64_t(w.varint()); });
+      break;
+    case 2:
+      if (wireType != 0)
+        wire.fail();
+      type = int32_t(wire.varint());
+      break;
+    case 6: {
+      if (wireType != 2)
+        wire.fail();
+      Wire text = wire.bytes();
+      strings.emplace_back(reinterpret_cast<const char *>(text.data()),
+                           text.size());
+      break;
+    }
+    default:
+      wire.skip(wireType);
+    }
+  }
+  if (type != kString)
+    throw Refused("'" + path + "': type " + typeName(type) +
+                  ", needed: string; convert the data");
+  if (elementCount(dims, "'" + path + "'") != int64_t(strings.size()))
+    throw Refused("'" + path + "': " + std::to_string(strings.size()) +
+                  " strings for shape " + shapeText(dims));
+  return strings;
+}
+
+std::string formatStrings(const std::vector<int64_t> &dims,
+                          const std::string &name,
+                          const std::vector<std::string> &strings) {
+  std::string out;
+  for (int64_t dim : dims)
+    putNumber(out, 1, uint64_t(dim));
+  putNumber(out, 2, kString);
+  for (const std::string &s : strings)
+    putBytes(out, 6, s);
+  putBytes(out, 8, name);
+  return out;
 }
 
 std::string formatTensorProto(int32_t elementType,

@@ -2,6 +2,7 @@
 // of the project.
 #include "tools/tsr-run/Options.h"
 #include "tools/tsr-run/Session.h"
+#include "tools/tsr-run/Values.h"
 
 #include <algorithm>
 #include <cmath>
@@ -36,23 +37,28 @@ std::vector<std::string> filesOf(const std::string &dir) {
   }
 }
 
-/// Assigns files to inputs.
+/// Assigns files to inputs; a value of several tensors is one file.
 std::vector<std::optional<Tensor>> gatherInputs(const Session &session,
                                                 const Options &options) {
-  uint32_t count = session.inputCount();
-  std::vector<std::optional<Tensor>> tensors(count);
+  auto info = [&](uint32_t i) { return session.inputInfo(i); };
+  std::vector<Group> groups = groupsOf(session.inputCount(), info);
+  size_t count = groups.size();
+  auto nameOf = [&](size_t k) { // the value's own name, not that of `present`
+    return std::string(info(groups[k].first + groups[k].optional).name);
+  };
+  std::vector<std::optional<std::string>> files(count);
   std::vector<std::string> positional;
   if (!options.inputDir.empty())
     positional = filesOf(options.inputDir);
   for (const std::string &word : options.inputs) {
-    uint32_t named = count;
+    size_t named = count;
     size_t nameSize = 0; // names may contain '='
-    for (uint32_t i = 0; i < count; ++i) {
-      std::string name = session.inputInfo(i).name;
+    for (size_t k = 0; k < count; ++k) {
+      std::string name = nameOf(k);
       if (word.size() > name.size() &&
           word.compare(0, name.size(), name) == 0 && word[name.size()] == '=' &&
           name.size() >= nameSize) {
-        named = i;
+        named = k;
         nameSize = name.size();
       }
     }
@@ -64,15 +70,15 @@ std::vector<std::optional<Tensor>> gatherInputs(const Session &session,
       positional.push_back(word);
       continue;
     }
-    if (tensors[named])
+    if (files[named])
       throw Usage("input '" + word.substr(0, nameSize) + "' is given twice");
-    tensors[named] = readTensor(word.substr(nameSize + 1));
+    files[named] = word.substr(nameSize + 1);
   }
   size_t open = 0, required = 0;
-  for (uint32_t i = 0; i < count; ++i)
-    if (!tensors[i]) {
+  for (size_t k = 0; k < count; ++k)
+    if (!files[k]) {
       ++open;
-      required += !session.inputInfo(i).optional;
+      required += !info(groups[k].first).optional;
     }
   if (positional.size() != required && positional.size() != open)
     throw Refused(
@@ -81,9 +87,19 @@ std::vector<std::optional<Tensor>> gatherInputs(const Session &session,
         (open != required ? " or " + std::to_string(open) : std::string()));
   bool all = positional.size() == open;
   size_t next = 0;
-  for (uint32_t i = 0; i < count; ++i)
-    if (!tensors[i] && (all || !session.inputInfo(i).optional))
-      tensors[i] = readTensor(positional[next++]);
+  for (size_t k = 0; k < count; ++k)
+    if (!files[k] && (all || !info(groups[k].first).optional))
+      files[k] = positional[next++];
+  std::vector<std::optional<Tensor>> tensors(session.inputCount());
+  for (size_t k = 0; k < count; ++k) {
+    if (!files[k])
+      continue;
+    std::vector<Tensor> parts = readGroup(
+        groups[k], *files[k], info,
+        [&](uint32_t i) { return session.inputDims(i); });
+    for (size_t i = 0; i < parts.size(); ++i)
+      tensors[groups[k].first + i] = std::move(parts[i]);
+  }
   return tensors;
 }
 
@@ -160,26 +176,29 @@ void deliverOutputs(Session &session, const Options &options) {
       throw Refused("cannot make folder '" + options.outputDir +
                     "': " + problem.message());
   }
-  for (uint32_t i = 0; i < tsr_output_count(session.bundle()); ++i) {
-    tsr_tensor_t tensor = session.output(i);
-    tsr_tensor_info_t info = session.outputInfo(i);
-    if (info.kind != 0 || !bitsOf(tensor.element_type))
-      throw Refused(
-          "output '" + std::string(info.name) +
-          "': strings, sequences, optionals and maps are not supported");
+  std::vector<Group> groups =
+      groupsOf(tsr_output_count(session.bundle()),
+               [&](uint32_t i) { return session.outputInfo(i); });
+  for (size_t number = 0; number < groups.size(); ++number) {
+    const Group &group = groups[number];
+    std::vector<tsr_tensor_t> parts;
+    for (uint32_t i = 0; i < group.count; ++i)
+      parts.push_back(session.output(group.first + i));
+    const tsr_tensor_t &tensor = parts[0];
     if (options.outputDir.empty()) {
-      if (!options.bench)
-        printSummary(info.name, tensor);
+      for (uint32_t i = 0; i < group.count && !options.bench; ++i)
+        printSummary(session.outputInfo(group.first + i).name, parts[i]);
       continue;
     }
+    std::string name = session.outputInfo(group.first + group.optional).name;
     std::vector<int64_t> dims(tensor.dims, tensor.dims + tensor.rank);
     std::string base =
-        (fs::path(options.outputDir) / ("output_" + std::to_string(i)))
+        (fs::path(options.outputDir) / ("output_" + std::to_string(number)))
             .string();
     if (options.outputPb)
-      writeFile(base + ".pb",
-                formatTensorProto(tensor.element_type, dims, info.name,
-                                  tensor.data, tensor.bytes));
+      writeFile(base + ".pb", formatGroup(group, parts, name));
+    else if (group.strings)
+      writeFile(base + ".npy", formatStringsNpy(tensor));
     else
       writeFile(base + ".npy", formatNpy(tensor.element_type, dims, tensor.data,
                                          tensor.bytes));
@@ -252,6 +271,23 @@ void bench(Session &session, const std::vector<std::optional<Tensor>> &inputs,
       double(times.back()) / 1000);
 }
 
+/// Whether every output has a .npy form.
+void checkNpyOutputs(const Session &session) {
+  auto info = [&](uint32_t i) { return session.outputInfo(i); };
+  for (const Group &group :
+       groupsOf(tsr_output_count(session.bundle()), info)) {
+    tsr_tensor_info_t value = info(group.first + group.optional);
+    if (group.sequence || group.optional)
+      throw Refused("output '" + std::string(value.name) + "': a " +
+                    (group.optional ? "optional" : "sequence") +
+                    " has no .npy form; use --output-format pb");
+    if (!npyKnows(value.element_type))
+      throw Refused("output '" + std::string(value.name) + "': type " +
+                    typeName(value.element_type) +
+                    " has no .npy form; use --output-format pb");
+  }
+}
+
 int run(const Options &options) {
   Session::Settings settings;
   settings.variant = options.variant;
@@ -267,14 +303,8 @@ int run(const Options &options) {
   }
   std::vector<std::optional<Tensor>> inputs = gatherInputs(session, options);
   // Types are settled before a run that may take long.
-  for (uint32_t i = 0; !options.outputDir.empty() && !options.outputPb &&
-                       i < tsr_output_count(session.bundle());
-       ++i)
-    if (tsr_tensor_info_t info = session.outputInfo(i);
-        !npyKnows(info.element_type))
-      throw Refused("output '" + std::string(info.name) + "': type " +
-                    typeName(info.element_type) +
-                    " has no .npy form; use --output-format pb");
+  if (!options.outputDir.empty() && !options.outputPb)
+    checkNpyOutputs(session);
   session.prepare(inputs);
   if (options.bench)
     bench(session, inputs, options);

@@ -187,11 +187,22 @@ typedef struct tsr_dim {
   const char *name; /* symbolic name or "" */
 } tsr_dim_t;
 
+/* A sequence, an optional or a tensor of strings is several tensors, one after
+ * another in the list of inputs or outputs (FORMAT.md, Kinds). */
+typedef enum tsr_part_kind {
+  TSR_PART_TENSOR = 0,
+  TSR_PART_STRINGS = 1,  /* int32 code points, a zero-padded axis more */
+  TSR_PART_ELEMENTS = 2, /* of a sequence's tensors in a row; EXTENTS follow */
+  TSR_PART_EXTENTS = 3,  /* int64 [number of tensors, rank] */
+  TSR_PART_PRESENT = 4,  /* bool; the value of the optional follows */
+  TSR_PART_STRING_ELEMENTS = 5 /* as ELEMENTS, as STRINGS */
+} tsr_part_kind_t;
+
 typedef struct tsr_tensor_info {
   const char *name;
   int32_t element_type;
   uint32_t rank;
-  uint8_t kind;     /* 0 tensor, 1 sequence, 2 optional, 3 map */
+  uint8_t kind;     /* tsr_part_kind_t */
   uint8_t optional; /* has a default value */
 } tsr_tensor_info_t;
 

@@ -3,7 +3,8 @@
 // The axis is contiguous: one row at a time in four vectors, three passes
 // (maximum; exponentials and their sum; scaling). Another axis is contiguous:
 // each lane is a row of its own. 16-bit floats are computed in f32 and rounded
-// once, so that their exponentials are made twice rather than stored.
+// where ONNX's function body rounds: the exponentials, their sum, the quotient.
+// Their exponentials are made twice rather than stored.
 #include "targets/Cpu/Kernels/Combine.h"
 #include "targets/Cpu/Kernels/Lanes.h"
 #include "targets/Cpu/Kernels/RootView.h"
@@ -62,6 +63,17 @@ Value expOfNonPositive(KernelEmitter &e, Value x) {
   return pick(tiny, c(0), y);
 }
 
+/// A sum of exponentials as the storage type holds it. One beyond its range
+/// (more than 65504 equal elements of float16) stays as it is: no row of zeros.
+Value roundedSum(KernelEmitter &e, Value sum, Type element) {
+  Value rounded = e.round(sum, element);
+  if (rounded == sum)
+    return sum;
+  Value infinity = e.floatConst(sum.getType(), INFINITY);
+  Value beyond = e.cmpF(arith::CmpFPredicate::OEQ, rounded, infinity);
+  return arith::SelectOp::create(e.b, e.loc, beyond, sum, rounded);
+}
+
 /// All rows of one nest position: how to read, write and walk them.
 struct Rows {
   KernelEmitter &e;
@@ -97,6 +109,10 @@ LogicalResult SoftmaxKernel::emit(tsr::DispatchOp op, KernelEmitter &e) const {
   // The output holds intermediate values only where it holds them exactly.
   bool keepInOutput = softmax && KernelEmitter::storageBits(out->element) == bits;
   bool ok = true;
+  auto exponential = [&](Value shifted) {
+    Value t = expOfNonPositive(e, shifted);
+    return softmax ? e.round(t, out->element) : t;
+  };
 
   int laneAxis = -1;
   for (unsigned k = 0; k < rank; ++k)
@@ -167,7 +183,7 @@ LogicalResult SoftmaxKernel::emit(tsr::DispatchOp op, KernelEmitter &e) const {
     LaneFold sums(e, bits, e.isa.vectorRegisters > 16 ? 4 : 2, {zero});
     flat = sums.run(length, sums.start(), [&](ArrayRef<Value> s, Value i, Lanes l, Value mask) -> Accs {
       Value x = spill ? e.loadLanes(*out, e.add(base, i), l, mask) : load(i, l, mask);
-      Value t = expOfNonPositive(e, e.subF(x, rows.like(maximum, x)));
+      Value t = exponential(e.subF(x, rows.like(maximum, x)));
       if (keepInOutput)
         store(i, t, mask);
       return {e.addF(s[0], t)};
@@ -175,14 +191,18 @@ LogicalResult SoftmaxKernel::emit(tsr::DispatchOp op, KernelEmitter &e) const {
     Value sum = sums.finish(
         flat, [&](ArrayRef<Value> a, ArrayRef<Value> c) -> Accs { return {e.addF(a[0], c[0])}; },
         [&](ArrayRef<Value> a) -> Accs { return {e.reduceAdd(a[0])}; })[0];
-    Value scale = softmax ? e.divF(e.floatConst(value, 1), sum) : e.addF(math::log(e, sum), zero);
+    if (softmax)
+      sum = roundedSum(e, sum, out->element);
+    Value scale = keepInOutput ? e.divF(e.floatConst(value, 1), sum)
+                  : softmax    ? sum
+                               : e.addF(math::log(e, sum), zero);
     e.vectorLoop(length, bits, 4, [&](Value i, Lanes l, Value mask) {
       if (keepInOutput) {
         Value t = e.loadLanes(*out, e.add(base, i), l, mask);
         return store(i, e.mulF(t, rows.like(scale, t)), mask);
       }
       Value x = load(i, l, mask), shifted = e.subF(x, rows.like(maximum, x));
-      Value y = softmax ? e.mulF(expOfNonPositive(e, shifted), rows.like(scale, x))
+      Value y = softmax ? e.divF(exponential(shifted), rows.like(scale, x))
                         : e.subF(shifted, rows.like(scale, x));
       store(i, e.round(y, out->element), mask);
     });
@@ -226,12 +246,16 @@ LogicalResult SoftmaxKernel::emit(tsr::DispatchOp op, KernelEmitter &e) const {
     }
     Value sum = e.forLoop(e.idx(0), length, e.idx(1), ValueRange{zero},
                           [&](Value i, ValueRange c) -> SmallVector<Value> {
-      Value t = expOfNonPositive(e, e.subF(load(i), found[0]));
+      Value t = exponential(e.subF(load(i), found[0]));
       if (keepInOutput)
         store(i, t);
       return {e.addF(c[0], t)};
     })[0];
-    Value scale = softmax ? e.divF(e.splat(e.floatConst(value, 1), l), sum) : math::log(e, sum);
+    if (softmax)
+      sum = roundedSum(e, sum, out->element);
+    Value scale = keepInOutput ? e.divF(e.splat(e.floatConst(value, 1), l), sum)
+                  : softmax    ? sum
+                               : math::log(e, sum);
     e.forLoop(length, [&](Value i) {
       if (keepInOutput) {
         Value offset = e.add(base, e.mul(i, step));
@@ -239,7 +263,7 @@ LogicalResult SoftmaxKernel::emit(tsr::DispatchOp op, KernelEmitter &e) const {
         return store(i, e.mulF(t, scale));
       }
       Value shifted = e.subF(load(i), found[0]);
-      Value y = softmax ? e.mulF(expOfNonPositive(e, shifted), scale) : e.subF(shifted, scale);
+      Value y = softmax ? e.divF(exponential(shifted), scale) : e.subF(shifted, scale);
       store(i, e.round(y, out->element));
     });
   };

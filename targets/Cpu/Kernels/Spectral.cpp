@@ -1,8 +1,10 @@
 // DFT, STFT, MelWeightMatrix.
 //
-// Transforms are sums over exact twiddles: cos and sin of 2 pi k / n are taken
-// in double from a table of n entries, reduced to the first octant, so that
-// multiples of 90 and 45 degrees are exact. Quadratic in the length.
+// Transforms of real data are sums over exact twiddles: cos and sin of 2 pi k / n
+// are taken in double from a table of n entries, reduced to the first octant, so
+// that multiples of 90 and 45 degrees are exact. Quadratic in the length.
+// Transforms from complex to complex halve the length while it is even, in the
+// arithmetic of the element type; only what is left is quadratic.
 #include "targets/Cpu/Kernels/RootView.h"
 #include "targets/Cpu/Kernels/StridedCopy.h"
 #include "targets/Cpu/Math.h"
@@ -51,13 +53,67 @@ public:
     });
     return {sum[0], sum[1]};
   }
+  /// The row's n elements become their transform, in the order that `place`
+  /// undoes; all arithmetic in `type` (f32 or f64). Decimation in frequency:
+  /// a block of even size s becomes one of sums (its even bins) and one of
+  /// differences times twiddles (its odd bins).
+  ///   returns the number of blocks and their odd size
+  std::pair<Value, Value> halve(Type type) {
+    Value blocks = e.idx(1), size = n;
+    auto end = e.whileLoop({blocks, size}, [&](ValueRange s) { return e.eq(e.remU(s[1], e.idx(2)), e.idx(0)); },
+                           [&](ValueRange s) -> SmallVector<Value> {
+      Value half = e.divU(s[1], e.idx(2));
+      e.forLoop(s[0], [&](Value block) {
+        e.forLoop(half, [&](Value i) {
+          Value p = e.add(e.mul(block, s[1]), i), q = e.add(p, half), turn = e.mul(i, s[0]);
+          Value a = get(2, p, type), b = get(3, p, type), c = get(2, q, type), f = get(3, q, type);
+          put(2, p, e.addF(a, c));
+          put(3, p, e.addF(b, f));
+          auto [re, im] = turned(e.subF(a, c), e.subF(b, f), turn, type);
+          put(2, q, re);
+          put(3, q, im);
+        });
+      });
+      return {e.mul(s[0], 2), half};
+    });
+    return {end[0], end[1]};
+  }
+  /// Bin k after halve().
+  std::pair<Value, Value> halvedBin(Value k, Value blocks, Value size, Type type) {
+    // Bin k is bin k / blocks of the block whose number is k % blocks with its bits reversed.
+    auto reversed = e.whileLoop({e.remU(k, blocks), e.idx(0), e.idx(1)}, [&](ValueRange s) { return e.lt(s[2], blocks); },
+                                [&](ValueRange s) -> SmallVector<Value> {
+      return {e.divU(s[0], e.idx(2)), e.add(e.mul(s[1], 2), e.remU(s[0], e.idx(2))), e.mul(s[2], 2)};
+    });
+    Value base = e.mul(reversed[1], size), bin = e.divU(k, blocks), zero = e.floatConst(type, 0);
+    auto sum = e.forLoop(e.idx(0), size, e.idx(1), ValueRange{zero, zero, e.idx(0)}, [&](Value i, ValueRange acc) -> SmallVector<Value> {
+      Value p = e.add(base, i), next = e.add(acc[2], bin);
+      auto [re, im] = turned(get(2, p, type), get(3, p, type), e.mul(acc[2], blocks), type);
+      next = e.select(e.lt(next, size), next, e.sub(next, size));
+      return {e.addF(acc[0], re), e.addF(acc[1], im), next};
+    });
+    return {sum[0], sum[1]};
+  }
   Value d(double x) { return e.floatConst(e.f64(), x); }
   Value toDouble(Value i) { return arith::SIToFPOp::create(e.b, e.loc, e.f64(), i); }
 
 private:
   Value at(unsigned list, Value i) { return e.gep(e.scratch, e.f64(), e.add(e.mul(n, list), i)); }
   Value get(unsigned list, Value i) { return e.rawLoad(e.f64(), at(list, i)); }
-  void put(unsigned list, Value i, Value x) { e.rawStore(x, at(list, i)); }
+  void put(unsigned list, Value i, Value x) {
+    if (x.getType().isF32())
+      x = arith::ExtFOp::create(e.b, e.loc, e.f64(), x);
+    e.rawStore(x, at(list, i));
+  }
+  Value get(unsigned list, Value i, Type type) {
+    Value x = get(list, i);
+    return type.isF64() ? x : Value(arith::TruncFOp::create(e.b, e.loc, type, x));
+  }
+  /// (re + i im) times twiddle number `turn`.
+  std::pair<Value, Value> turned(Value re, Value im, Value turn, Type type) {
+    Value c = get(0, turn, type), s = get(1, turn, type);
+    return {e.subF(e.mulF(re, c), e.mulF(im, s)), e.addF(e.mulF(re, s), e.mulF(im, c))};
+  }
 
   KernelEmitter &e;
   Value n;
@@ -136,7 +192,8 @@ public:
       Transform t(e, n, inverse);
       t.makeTable();
       Value used = toReal ? e.minS(have, e.add(e.divU(n, e.idx(2)), 1)) : e.minS(have, n);
-      Value scale = inverse ? e.divF(t.d(1), t.toDouble(n)) : Value();
+      Value scale = e.divF(t.d(1), t.toDouble(n));
+      Value narrowScale = arith::TruncFOp::create(e.b, e.loc, e.f32(), scale);
       e.forAll(outer, [&](ArrayRef<Value> at) {
         Value from = e.offsetOf(*in, at), to = e.offsetOf(*out, at);
         Value second = e.lt(e.idx(1), parts);
@@ -155,17 +212,35 @@ public:
           t.set(i, re, im);
         });
         Value count = toReal ? n : used;
-        e.forLoop(bins, [&](Value k) {
-          auto [re, im] = t.bin(k, count);
-          if (scale)
+        auto store = [&](Value k, Value re, Value im) {
+          if (inverse && re.getType().isF64())
             re = e.mulF(re, scale), im = e.mulF(im, scale);
+          else if (inverse)
+            re = e.mulF(re, narrowScale), im = e.mulF(im, narrowScale);
           Value place = e.add(to, e.mul(k, outStep));
           e.storeElement(*out, place, narrow(e, re, out->element));
-          Value part = im;
           e.ifThen(e.lt(e.idx(1), out->dims[rank - 1]), [&] {
-            e.storeElement(*out, e.add(place, out->strides[rank - 1]), narrow(e, part, out->element));
+            e.storeElement(*out, e.add(place, out->strides[rank - 1]), narrow(e, im, out->element));
+          });
+        };
+        auto direct = [&] {
+          e.forLoop(bins, [&](Value k) {
+            auto [re, im] = t.bin(k, count);
+            store(k, re, im);
+          });
+        };
+        if (oneSided)
+          return direct();
+        e.ifThen(second, [&] {
+          Type type = KernelEmitter::valueType(out->element);
+          auto [blocks, size] = t.halve(type);
+          Value number = blocks, odd = size;
+          e.forLoop(bins, [&](Value k) {
+            auto [re, im] = t.halvedBin(k, number, odd, type);
+            store(k, re, im);
           });
         });
+        e.ifThen(e.logicalNot(second), direct);
       });
     });
     return success();

@@ -105,3 +105,55 @@ func.func @scan(%s: tensor<2xf32>, %x: tensor<2x?xf32>) -> (tensor<2xf32>, tenso
   }
   return %f, %y : tensor<2xf32>, tensor<2x?xf32>
 }
+
+// -----
+
+// The products are exact integers; the factor is computed in float32.
+// CHECK-LABEL: @qlinear_matmul
+func.func @qlinear_matmul(%a: tensor<2x4xi8>, %b: tensor<4x3xi8>, %s: tensor<1xf16>, %z: tensor<1xi8>) -> tensor<2x3xi8> {
+  // CHECK: onnx.MatMulInteger(%arg0, %arg1, {{.*}} -> tensor<2x3xi32>
+  // CHECK: onnx.Div({{.*}} tensor<f32>
+  // CHECK: onnx.QuantizeLinear
+  %y = onnx.QLinearMatMul(%a, %s, %z, %b, %s, %z, %s, %z) : (tensor<2x4xi8>, tensor<1xf16>, tensor<1xi8>, tensor<4x3xi8>, tensor<1xf16>, tensor<1xi8>, tensor<1xf16>, tensor<1xi8>) -> tensor<2x3xi8>
+  return %y : tensor<2x3xi8>
+}
+
+// -----
+
+// Of two equal n-grams only the last would count: not served.
+// CHECK-LABEL: @tfidf_twice
+func.func @tfidf_twice(%x: tensor<4xi64>) -> tensor<2xf32> {
+  // CHECK: onnx.TfIdfVectorizer
+  %y = onnx.TfIdfVectorizer(%x) {max_gram_length = 1 : i64, max_skip_count = 0 : i64, min_gram_length = 1 : i64, mode = "TF", ngram_counts = array<i64: 0>, ngram_indexes = array<i64: 0, 1>, pool_int64s = array<i64: 5, 5>} : (tensor<4xi64>) -> tensor<2xf32>
+  return %y : tensor<2xf32>
+}
+
+// -----
+
+// Branches of rank 0 and 1 whose difference no user sees.
+// CHECK-LABEL: @if_ranks
+func.func @if_ranks(%c: tensor<i1>, %a: tensor<f32>, %b: tensor<1xf32>, %v: tensor<4xf32>) -> tensor<4xf32> {
+  // CHECK: %[[U:.*]] = onnx.Unsqueeze(%arg1
+  // CHECK: onnx.Yield(%[[U]])
+  %x = onnx.If(%c) : (tensor<i1>) -> tensor<*xf32> {
+    onnx.Yield(%a) : (tensor<f32>) -> ()
+  }, {
+    onnx.Yield(%b) : (tensor<1xf32>) -> ()
+  }
+  %y = onnx.Mul(%v, %x) : (tensor<4xf32>, tensor<*xf32>) -> tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+
+// -----
+
+// A result that leaves the function shows its rank.
+// CHECK-LABEL: @if_ranks_shown
+func.func @if_ranks_shown(%c: tensor<i1>, %a: tensor<f32>, %b: tensor<1xf32>) -> tensor<*xf32> {
+  // CHECK-NOT: onnx.Unsqueeze
+  %x = onnx.If(%c) : (tensor<i1>) -> tensor<*xf32> {
+    onnx.Yield(%a) : (tensor<f32>) -> ()
+  }, {
+    onnx.Yield(%b) : (tensor<1xf32>) -> ()
+  }
+  return %x : tensor<*xf32>
+}

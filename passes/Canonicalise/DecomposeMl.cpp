@@ -1,0 +1,409 @@
+// Operators of ai.onnx.ml that are tensor arithmetic. Where the schema's text is
+// silent the reference implementation decides (names in the comments).
+#include "passes/Canonicalise/DecomposeMl.h"
+
+#include <cmath>
+#include <cstring>
+
+using namespace mlir;
+
+namespace tessera::onnx {
+
+namespace {
+
+RankedTensorType withElement(Value v, Type element) { return rankedType(v).clone(element); }
+
+Value compare(OnnxBuilder &b, StringRef name, Value x, Value y) {
+  return b.op(name, {x, y}, broadcastType(x.getType(), y.getType(), b.attrs().getI1Type()));
+}
+
+Value where(OnnxBuilder &b, Value condition, Value x, Value y) {
+  RankedTensorType both = broadcastType(x.getType(), y.getType(), elementType(x));
+  return b.op("Where", {condition, x, y}, broadcastType(condition.getType(), both, elementType(x)));
+}
+
+Value floats(OnnxBuilder &b, Type element, ArrayRef<float> v, ArrayRef<int64_t> shape) {
+  HostTensor t(element, shape);
+  t.mutableData();
+  for (auto [i, x] : llvm::enumerate(v))
+    t.setReal(i, x);
+  return b.weight(t);
+}
+
+/// The element type that linear models compute in: double stays, the rest is float.
+Type working(Value x, OnnxBuilder &b) {
+  return elementType(x).isF64() ? elementType(x) : Type(b.attrs().getF32Type());
+}
+
+/// Whether `v` is a list of 1 or of as many elements as the last axis of `x`.
+bool fitsLastAxis(size_t n, Value x) {
+  RankedTensorType t = rankedType(x);
+  return n == 1 || (t.getRank() > 0 && (int64_t)n == t.getDimSize(t.getRank() - 1));
+}
+
+Value softmaxZero(OnnxBuilder &b, Value x) {
+  auto c = [&](double v) { return b.scalar(elementType(x), v); };
+  int64_t last = rankedType(x).getRank() - 1;
+  Value most = b.reduce("ReduceMax", x, {last}, true);
+  Value large = compare(b, "Greater", b.unary("Abs", x), c(1e-7));
+  Value e = where(b, large, b.unary("Exp", b.sub(x, most)), b.mul(x, b.unary("Exp", b.unary("Neg", most))));
+  Value sum = b.reduce("ReduceSum", e, {last}, true);
+  Value none = compare(b, "Equal", sum, c(0));
+  return where(b, none, c(0.5), b.div(e, where(b, none, c(1), sum)));
+}
+
+/// sqrt(2) erfinv(2 x - 1), as _common_classifier.py approximates it.
+Value probit(OnnxBuilder &b, Value x) {
+  auto c = [&](double v) { return b.scalar(elementType(x), v); };
+  Value z = b.sub(b.mul(x, c(2)), c(1));
+  Value w = b.mul(b.sub(c(1), z), b.add(z, c(1)));
+  Value flat = compare(b, "Equal", w, c(0));
+  Value log = b.unary("Log", where(b, flat, c(1), w));
+  Value v = b.add(b.mul(log, c(0.5)), c(2 / (M_PI * 0.147))), v2 = b.mul(log, c(1 / 0.147));
+  Value root = b.unary("Sqrt", b.sub(b.unary("Sqrt", b.sub(b.mul(v, v), v2)), v));
+  Value y = b.mul(b.mul(where(b, compare(b, "Less", z, c(0)), c(-1), c(1)), root), c(1.41421356));
+  return where(b, flat, c(0), y);
+}
+
+/// Null where the transform is not known.
+Value postTransform(OnnxBuilder &b, Value x, StringRef name) {
+  if (name == "NONE")
+    return x;
+  if (name == "LOGISTIC")
+    return b.unary("Sigmoid", x);
+  if (name == "SOFTMAX")
+    return b.unary("Softmax", x, {b.i("axis", -1)});
+  if (name == "SOFTMAX_ZERO")
+    return softmaxZero(b, x);
+  if (name == "PROBIT")
+    return probit(b, x);
+  return {};
+}
+
+LogicalResult binarizer(Operation *op, PatternRewriter &r) {
+  Value x = operand(op, 0);
+  OnnxBuilder b(r, op->getLoc());
+  if (!rankedType(x))
+    return failure();
+  float threshold = getFloat(op, "threshold", 0);
+  Type element = elementType(x), wide = isa<FloatType>(element) ? element : Type(r.getF64Type());
+  Value above = compare(b, "Greater", b.cast(x, wide), b.scalar(wide, threshold));
+  replaceRefining(r, op, b.cast(above, element));
+  return success();
+}
+
+LogicalResult scaler(Operation *op, PatternRewriter &r) {
+  Value x = operand(op, 0);
+  SmallVector<float> offset = getFloats(op, "offset"), scale = getFloats(op, "scale");
+  OnnxBuilder b(r, op->getLoc());
+  if (!rankedType(x) || (!offset.empty() && !fitsLastAxis(offset.size(), x)) ||
+      (!scale.empty() && !fitsLastAxis(scale.size(), x)))
+    return failure();
+  Value y = b.cast(x, r.getF32Type());
+  if (!offset.empty())
+    y = b.sub(y, floats(b, r.getF32Type(), offset, {(int64_t)offset.size()}));
+  if (!scale.empty())
+    y = b.mul(y, floats(b, r.getF32Type(), scale, {(int64_t)scale.size()}));
+  replaceRefining(r, op, y);
+  return success();
+}
+
+LogicalResult normalizer(Operation *op, PatternRewriter &r) {
+  Value x = operand(op, 0);
+  OnnxBuilder b(r, op->getLoc());
+  if (!rankedType(x) || rankedType(x).getRank() < 1)
+    return failure();
+  StringRef norm = getString(op, "norm", "MAX");
+  x = b.cast(x, r.getF32Type());
+  int64_t axis = rankedType(x).getRank() - 1;
+  Value size;
+  if (norm == "MAX")
+    size = b.reduce("ReduceMax", b.unary("Abs", x), {axis}, true);
+  else if (norm == "L1")
+    size = b.reduce("ReduceSum", b.unary("Abs", x), {axis}, true);
+  else if (norm == "L2")
+    size = b.unary("Sqrt", b.reduce("ReduceSum", b.mul(x, x), {axis}, true));
+  else
+    return failure();
+  replaceRefining(r, op, b.div(x, b.binary("Max", size, b.scalar(r.getF32Type(), 1e-30))));
+  return success();
+}
+
+LogicalResult imputer(Operation *op, PatternRewriter &r) {
+  Value x = operand(op, 0);
+  OnnxBuilder b(r, op->getLoc());
+  if (!rankedType(x))
+    return failure();
+  bool isFloat = isa<FloatType>(elementType(x));
+  SmallVector<float> reals = getFloats(op, "imputed_value_floats");
+  SmallVector<int64_t> integers = getInts(op, "imputed_value_int64s");
+  size_t n = isFloat ? reals.size() : integers.size();
+  if (n == 0 || !fitsLastAxis(n, x))
+    return failure();
+  HostTensor values(elementType(x), {(int64_t)n});
+  values.mutableData();
+  for (size_t i = 0; i < n; ++i)
+    isFloat ? values.setReal(i, reals[i]) : values.setInteger(i, integers[i]);
+  double lost = isFloat ? getFloat(op, "replaced_value_float", 0) : getInt(op, "replaced_value_int64", 0);
+  Value missing = std::isnan(lost) ? b.op("IsNaN", {x}, withElement(x, r.getI1Type()))
+                                   : compare(b, "Equal", x, b.scalar(elementType(x), lost));
+  replaceRefining(r, op, where(b, missing, b.weight(values), x));
+  return success();
+}
+
+LogicalResult arrayFeatureExtractor(Operation *op, PatternRewriter &r) {
+  Value x = operand(op, 0), at = operand(op, 1);
+  OnnxBuilder b(r, op->getLoc());
+  if (!rankedType(x) || !rankedType(at) || rankedType(x).getRank() < 1)
+    return failure();
+  RankedTensorType t = rankedType(at);
+  int64_t count = t.hasStaticShape() ? t.getNumElements() : ShapedType::kDynamic;
+  at = b.reshape(at, {-1}, t.clone(ArrayRef<int64_t>{count}));
+  SmallVector<int64_t> shape(rankedType(x).getShape());
+  shape.back() = count;
+  Value y = b.op("Gather", {x, at}, rankedType(x).clone(shape), {b.i("axis", (int64_t)shape.size() - 1)});
+  replaceRefining(r, op, shape.size() == 1 ? b.unsqueeze(y, {0}) : y);
+  return success();
+}
+
+LogicalResult featureVectorizer(Operation *op, PatternRewriter &r) {
+  SmallVector<int64_t> widths = getInts(op, "inputdimensions");
+  OnnxBuilder b(r, op->getLoc());
+  SmallVector<Value> parts;
+  int64_t total = 0, rows = ShapedType::kDynamic;
+  if (!widths.empty() && widths.size() != op->getNumOperands())
+    return failure();
+  for (auto [i, x] : llvm::enumerate(op->getOperands())) {
+    RankedTensorType t = rankedType(x);
+    if (!t || t.getRank() != 2 || t.isDynamicDim(1) || (!widths.empty() && widths[i] != t.getDimSize(1)))
+      return failure();
+    total += t.getDimSize(1);
+    rows = t.isDynamicDim(0) ? rows : t.getDimSize(0);
+    parts.push_back(b.cast(x, r.getF32Type()));
+  }
+  Type type = RankedTensorType::get({rows, total}, r.getF32Type());
+  replaceRefining(r, op, b.op("Concat", parts, type, {b.i("axis", 1)}));
+  return success();
+}
+
+LogicalResult oneHotEncoder(Operation *op, PatternRewriter &r) {
+  Value x = operand(op, 0);
+  SmallVector<int64_t> cats = getInts(op, "cats_int64s");
+  OnnxBuilder b(r, op->getLoc());
+  // Without `zeros` an unknown category is an error, which a kernel cannot raise.
+  if (!rankedType(x) || cats.empty() || getInt(op, "zeros", 1) == 0)
+    return failure();
+  HostTensor t(elementType(x), {(int64_t)cats.size()});
+  t.mutableData();
+  for (auto [i, v] : llvm::enumerate(cats))
+    t.isFloat() ? t.setReal(i, v) : t.setInteger(i, v);
+  Value wide = b.unsqueeze(x, {rankedType(x).getRank()});
+  replaceRefining(r, op, b.cast(compare(b, "Equal", wide, b.weight(t)), r.getF32Type()));
+  return success();
+}
+
+LogicalResult linearRegressor(Operation *op, PatternRewriter &r) {
+  Value x = operand(op, 0);
+  SmallVector<float> coefficients = getFloats(op, "coefficients"), intercepts = getFloats(op, "intercepts");
+  int64_t targets = getInt(op, "targets", 1);
+  OnnxBuilder b(r, op->getLoc());
+  RankedTensorType t = rankedType(x);
+  if (!t || t.getRank() != 2 || targets < 1 || coefficients.empty() || coefficients.size() % targets != 0 ||
+      (!intercepts.empty() && (int64_t)intercepts.size() != targets))
+    return failure();
+  int64_t features = coefficients.size() / targets;
+  Type element = r.getF32Type();
+  Value w = floats(b, element, coefficients, {targets, features});
+  Value y = b.matmul(b.cast(x, element), b.transpose(w, {1, 0}));
+  if (!intercepts.empty())
+    y = b.add(y, floats(b, element, intercepts, {targets}));
+  y = postTransform(b, y, getString(op, "post_transform", "NONE"));
+  if (!y)
+    return failure();
+  replaceRefining(r, op, y);
+  return success();
+}
+
+LogicalResult linearClassifier(Operation *op, PatternRewriter &r) {
+  Value x = operand(op, 0);
+  SmallVector<float> coefficients = getFloats(op, "coefficients"), intercepts = getFloats(op, "intercepts");
+  SmallVector<int64_t> labels = getInts(op, "classlabels_ints");
+  OnnxBuilder b(r, op->getLoc());
+  RankedTensorType t = rankedType(x);
+  if (!t || t.getRank() != 2 || t.isDynamicDim(1) || labels.empty() || coefficients.empty() ||
+      t.getDimSize(1) == 0 || coefficients.size() % t.getDimSize(1) != 0 || op->getNumResults() != 2)
+    return failure();
+  int64_t features = t.getDimSize(1), rows = coefficients.size() / features, classes = labels.size();
+  bool binary = rows == 1 && classes == 2;
+  if ((!binary && rows != classes) || classes < 2 || (!intercepts.empty() && (int64_t)intercepts.size() != rows))
+    return failure();
+  Type element = working(x, b);
+  Value w = floats(b, element, coefficients, {rows, features});
+  Value scores = b.matmul(b.cast(x, element), b.transpose(w, {1, 0}));
+  if (!intercepts.empty())
+    scores = b.add(scores, floats(b, element, intercepts, {rows}));
+  if (binary)
+    scores = b.op("Concat", {b.unary("Neg", scores), scores},
+                  rankedType(scores).clone(ArrayRef<int64_t>{t.getDimSize(0), 2}), {b.i("axis", 1)});
+  scores = postTransform(b, scores, getString(op, "post_transform", "NONE"));
+  if (!scores)
+    return failure();
+  Type i64 = r.getI64Type();
+  Type vector = RankedTensorType::get({t.getDimSize(0)}, i64);
+  Value best = b.op("ArgMax", {scores}, vector, {b.i("axis", 1), b.i("keepdims", 0)});
+  Value label = b.op("Gather", {b.ints(labels), best}, vector, {b.i("axis", 0)});
+  replaceRefining(r, op, {label, b.cast(scores, r.getF32Type())});
+  return success();
+}
+
+/// Kernel values of every row of x [N, F] against every support vector [S, F].
+Value kernelMatrix(OnnxBuilder &b, Value x, Value vectors, StringRef kind, ArrayRef<float> p) {
+  auto c = [&](double v) { return b.scalar(elementType(x), v); };
+  double gamma = p.size() > 0 ? p[0] : 0, offset = p.size() > 1 ? p[1] : 0, degree = p.size() > 2 ? std::trunc(p[2]) : 0;
+  if (kind == "RBF") {
+    Value d = b.sub(b.unsqueeze(x, {1}), vectors);
+    return b.unary("Exp", b.mul(c(-gamma), b.reduce("ReduceSum", b.mul(d, d), {2}, false)));
+  }
+  Value dot = b.matmul(x, b.transpose(vectors, {1, 0}));
+  if (kind == "LINEAR")
+    return dot;
+  Value s = b.add(b.mul(dot, c(gamma)), c(offset));
+  if (kind == "POLY")
+    return b.binary("Pow", s, c(degree));
+  return kind == "SIGMOID" ? b.unary("Tanh", s) : Value();
+}
+
+LogicalResult svmRegressor(Operation *op, PatternRewriter &r) {
+  Value x = operand(op, 0);
+  SmallVector<float> coefficients = getFloats(op, "coefficients"), vectors = getFloats(op, "support_vectors"),
+                     rho = getFloats(op, "rho");
+  int64_t supports = getInt(op, "n_supports", 0);
+  OnnxBuilder b(r, op->getLoc());
+  if (!rankedType(x) || rankedType(x).getRank() != 2 || rho.size() != 1 || coefficients.empty() || supports < 0)
+    return failure();
+  Type element = r.getF32Type();
+  x = b.cast(x, element);
+  Value s;
+  if (supports > 0) {
+    if (vectors.empty() || vectors.size() % supports != 0 || (int64_t)coefficients.size() != supports)
+      return failure();
+    s = kernelMatrix(b, x, floats(b, element, vectors, {supports, (int64_t)vectors.size() / supports}),
+                     getString(op, "kernel_type", "LINEAR"), getFloats(op, "kernel_params"));
+    if (!s)
+      return failure();
+  } else {
+    s = x;
+  }
+  s = b.matmul(s, floats(b, element, coefficients, {(int64_t)coefficients.size(), 1}));
+  s = b.add(s, floats(b, element, rho, {1}));
+  if (getInt(op, "one_class", 0))
+    s = where(b, compare(b, "Greater", s, b.scalar(element, 0)), b.scalar(element, 1), b.scalar(element, -1));
+  s = postTransform(b, s, getString(op, "post_transform", "NONE"));
+  if (!s)
+    return failure();
+  replaceRefining(r, op, s);
+  return success();
+}
+
+/// Keys or values of a LabelEncoder as one tensor; none if they are strings.
+std::optional<HostTensor> encoderList(Operation *op, StringRef what, MLIRContext *ctx) {
+  if (auto t = op->getAttrOfType<ElementsAttr>((what + "_tensor").str()))
+    return HostTensor::read(t);
+  SmallVector<int64_t> ints = getInts(op, (what + "_int64s").str());
+  SmallVector<float> reals = getFloats(op, (what + "_floats").str());
+  HostTensor out(ints.empty() ? Type(Float32Type::get(ctx)) : IntegerType::get(ctx, 64),
+                 {(int64_t)(ints.empty() ? reals.size() : ints.size())});
+  out.mutableData();
+  for (auto [i, v] : llvm::enumerate(ints))
+    out.setInteger(i, v);
+  if (ints.empty())
+    for (auto [i, v] : llvm::enumerate(reals))
+      out.setReal(i, v);
+  return out.size() ? std::optional(out) : std::nullopt;
+}
+
+LogicalResult labelEncoder(Operation *op, PatternRewriter &r) {
+  OnnxBuilder b(r, op->getLoc());
+  auto table = encoderTable(op, r);
+  Value hit = table ? encoderHits(op, operand(op, 0), b) : Value();
+  if (!hit || rankedType(hit).getShape().back() + 1 != table->size())
+    return failure();
+  replaceRefining(r, op, pickByHit(b, hit, *table));
+  return success();
+}
+
+} // namespace
+
+Value encoderHits(Operation *op, Value x, OnnxBuilder &b) {
+  constexpr int64_t most = 1 << 16; // every element is compared with every key
+  auto keys = encoderList(op, "keys", op->getContext());
+  if (!rankedType(x) || !keys || keys->size() > most)
+    return {};
+  auto list = keys->cast(elementType(x));
+  if (!list)
+    return {};
+  Value wide = b.unsqueeze(x, {rankedType(x).getRank()});
+  Value hit = compare(b, "Equal", wide, b.weight(list->reshaped({list->size()})));
+  if (!list->isFloat())
+    return hit;
+  HostTensor nans(b.attrs().getI1Type(), {list->size()}); // a NaN among the keys stands for every NaN
+  nans.mutableData();
+  bool any = false;
+  for (int64_t i = 0; i < list->size(); ++i) {
+    any |= std::isnan(list->real(i));
+    nans.setInteger(i, std::isnan(list->real(i)));
+  }
+  if (!any)
+    return hit;
+  Value lost = b.op("IsNaN", {wide}, withElement(wide, b.attrs().getI1Type()));
+  return compare(b, "Or", hit, compare(b, "And", lost, b.weight(nans)));
+}
+
+Value pickByHit(OnnxBuilder &b, Value hit, const HostTensor &table) {
+  // Position of the last hit + 1, or 0: where keys repeat, the last one counts.
+  RankedTensorType t = rankedType(hit);
+  HostTensor numbers(b.attrs().getI64Type(), {t.getDimSize(t.getRank() - 1)});
+  numbers.mutableData();
+  for (int64_t i = 0; i < numbers.size(); ++i)
+    numbers.setInteger(i, i + 1);
+  Value at = where(b, hit, b.weight(numbers), b.ints({0}, true));
+  at = b.reduce("ReduceMax", at, {t.getRank() - 1}, false);
+  SmallVector<int64_t> shape(rankedType(at).getShape());
+  shape.append(table.shape().begin() + 1, table.shape().end());
+  return b.op("Gather", {b.weight(table), at}, RankedTensorType::get(shape, table.element()), {b.i("axis", 0)});
+}
+
+std::optional<HostTensor> encoderTable(Operation *op, Builder &b) {
+  auto values = encoderList(op, "values", b.getContext());
+  if (!values)
+    return std::nullopt;
+  HostTensor table(values->element(), {values->size() + 1});
+  std::memcpy(table.mutableData() + table.elementBytes(), values->data(), values->byteSize());
+  if (auto t = op->getAttrOfType<ElementsAttr>("default_tensor")) {
+    auto fallback = HostTensor::read(t);
+    if (!fallback || fallback->element() != table.element() || fallback->size() != 1)
+      return std::nullopt;
+    std::memcpy(table.mutableData(), fallback->data(), table.elementBytes());
+  } else if (table.isFloat()) {
+    table.setReal(0, getFloat(op, "default_float", -0.0));
+  } else {
+    table.setInteger(0, getInt(op, "default_int64", -1));
+  }
+  return table;
+}
+
+void addMlDecompositions(RewritePatternSet &p) {
+  addRewrite(p, "ml.Binarizer", binarizer);
+  addRewrite(p, "ml.Scaler", scaler);
+  addRewrite(p, "ml.Normalizer", normalizer);
+  addRewrite(p, "ml.Imputer", imputer);
+  addRewrite(p, "ml.ArrayFeatureExtractor", arrayFeatureExtractor);
+  addRewrite(p, "ml.FeatureVectorizer", featureVectorizer);
+  addRewrite(p, "ml.OneHotEncoder", oneHotEncoder);
+  addRewrite(p, "ml.LinearRegressor", linearRegressor);
+  addRewrite(p, "ml.LinearClassifier", linearClassifier);
+  addRewrite(p, "ml.SVMRegressor", svmRegressor);
+  addRewrite(p, "ml.LabelEncoder", labelEncoder);
+}
+
+} // namespace tessera::onnx

@@ -1,0 +1,46 @@
+#!/usr/bin/env python3
+"""Fuzzes the importer, from the files of test/corpus/import.
+
+usage: fuzz.py [--build DIR] [--seconds N] [--keep DIR]
+
+Builds `import-fuzzer` where it is not, and runs it. A finding is a file that crashes the importer, hangs it (10 s) or makes it take 2 GB: fix the
+importer and put the file into the corpus. --keep DIR holds what the fuzzer collects, for a longer run in parts.
+"""
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+def main():
+    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ap.add_argument("--build", default=os.path.join(TOP, "build", "release"))
+    ap.add_argument("--seconds", type=int, default=60)
+    ap.add_argument("--keep")
+    a = ap.parse_args()
+    subprocess.run(["ninja", "-C", a.build, "-j2", "import-fuzzer"], check=True, stdout=subprocess.DEVNULL)
+    with tempfile.TemporaryDirectory() as tmp:
+        collected = a.keep or os.path.join(tmp, "collected")
+        os.makedirs(collected, exist_ok=True)
+        p = subprocess.run([os.path.join(a.build, "bin", "import-fuzzer"), f"-max_total_time={a.seconds}", "-rss_limit_mb=2048", "-timeout=10", "-max_len=65536",
+                            f"-artifact_prefix={tmp}/", "-print_final_stats=1", collected, os.path.join(TOP, "test", "corpus", "import")],
+                           stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", env={**os.environ, "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1"})
+        runs = re.search(r"stat::number_of_executed_units: *(\d+)", p.stderr)
+        print(f"{runs[1] if runs else '?'} executions")
+        findings = [f for f in os.listdir(tmp) if f.startswith(("crash-", "timeout-", "oom-"))]
+        for f in findings:
+            kept = os.path.join("/tmp", f)
+            os.replace(os.path.join(tmp, f), kept)
+            print(f"finding: {kept}")
+        if p.returncode:
+            print("\n".join(p.stderr.splitlines()[-60:]))
+    print(f"{int(p.returncode == 0)} passed, {int(p.returncode != 0)} failed")
+    return int(p.returncode != 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
