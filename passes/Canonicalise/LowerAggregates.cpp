@@ -270,13 +270,15 @@ void Aggregates::flattenOperands(Operation *op) {
   op->setOperands(operands);
 }
 
-/// Spreads the results of a rebuilt operation over those of the old one.
-static void spread(Aggregates &a, Operation *from, Operation *to) {
+/// Spreads the results of the rebuilt operation `to` over those of `from`, which
+/// it has in the form of `carriers`.
+static void spread(Aggregates &a, Operation *from, ArrayRef<Value> carriers, Operation *to) {
   unsigned next = 0;
-  for (Value old : from->getResults()) {
-    unsigned n = a.partTypes(old.getType(), std::nullopt)->size();
-    SmallVector<Value> parts(to->getResults().slice(next, n));
-    next += n;
+  for (auto [old, carrier] : llvm::zip(from->getResults(), carriers)) {
+    unsigned count = a.partTypes(carrier.getType(), std::nullopt)->size();
+    bool unwrap = isa<OptType>(carrier.getType()) && !isa<OptType>(old.getType());
+    SmallVector<Value> parts(to->getResults().slice(next + unwrap, count - unwrap));
+    next += count;
     a.set(old, parts);
     if (!Aggregates::isAggregate(old.getType()))
       old.replaceAllUsesWith(parts[0]);
@@ -300,13 +302,32 @@ LogicalResult Aggregates::branch(Operation *op) {
     if (failed(block(to.front())))
       return failure();
   }
-  spread(*this, op, fresh);
+  spread(*this, op, SmallVector<Value>(op->getResults()), fresh);
   dead.push_back(op);
   return success();
 }
 
+/// A body may take an optional and hand on the value itself: it is wrapped, and
+/// `present` is dropped from the loop's result.
+static void wrapYields(Operation *loop) {
+  Block &body = loop->getRegion(0).front();
+  Operation *yield = body.getTerminator();
+  OpBuilder builder(yield);
+  OnnxBuilder b(builder, loop->getLoc());
+  for (unsigned k = 2; k < body.getNumArguments(); ++k) {
+    Value v = yield->getOperand(k - 1);
+    if (isa<OptType>(body.getArgument(k).getType()) && !isa<OptType>(v.getType()))
+      yield->setOperand(k - 1, b.op("Optional", {v}, OptType::get(loop->getContext(), v.getType())));
+  }
+}
+
 LogicalResult Aggregates::loop(Operation *op) {
-  auto types = typesOf(op->getResults());
+  wrapYields(op);
+  Block &before = op->getRegion(0).front();
+  SmallVector<Value> carriers(op->getResults());
+  for (unsigned k = 2; k < before.getNumArguments(); ++k)
+    carriers[k - 2] = before.getArgument(k);
+  auto types = typesOf(carriers);
   auto segments = op->getAttrOfType<DenseI32ArrayAttr>("operandSegmentSizes");
   if (!types || !segments || segments.size() != 3)
     return failure();
@@ -327,7 +348,7 @@ LogicalResult Aggregates::loop(Operation *op) {
   Block &body = fresh->getRegion(0).front();
   if (failed(arguments(body)) || failed(block(body)))
     return failure();
-  spread(*this, op, fresh);
+  spread(*this, op, carriers, fresh);
   dead.push_back(op);
   return success();
 }

@@ -62,7 +62,7 @@ Value sameStrings(ShapeBuilder &b, Value x, Value y) {
 }
 
 Value lengths(ShapeBuilder &b, Value chars) {
-  Value used = b.cast(b.compare("NotEqual", chars, b.scalar(b.i32(), 0)), b.i64());
+  Value used = b.cast(b.compare("Greater", chars, b.scalar(b.i32(), 0)), b.i64());
   return b.reduce("ReduceSum", used, {charRank(chars)}, true);
 }
 
