@@ -22,6 +22,7 @@ LogicalResult decomposeQLinearConv(Operation *op, PatternRewriter &r);
 LogicalResult decomposeAdagrad(Operation *op, PatternRewriter &r);
 LogicalResult decomposeAdam(Operation *op, PatternRewriter &r);
 LogicalResult decomposeMomentum(Operation *op, PatternRewriter &r);
+void addRandomDecompositions(RewritePatternSet &p);                      // DecomposeRandom.cpp
 LogicalResult decomposeGradient(Operation *op, PatternRewriter &r);      // DecomposeGradient.cpp
 LogicalResult decomposeFlexAttention(Operation *op, PatternRewriter &r); // DecomposeFlexAttention.cpp
 LogicalResult decomposeTfIdf(Operation *op, PatternRewriter &r);         // DecomposeVectorizer.cpp
@@ -101,6 +102,7 @@ struct DecomposeOperatorsPass : impl::DecomposeOperatorsBase<DecomposeOperatorsP
     addRewrite(p, "preview.FlexAttention", decomposeFlexAttention);
     addRewrite(p, "TfIdfVectorizer", decomposeTfIdf);
     addMlDecompositions(p);
+    addRandomDecompositions(p);
     if (failed(applyPatternsGreedily(getOperation(), std::move(p))))
       signalPassFailure();
   }

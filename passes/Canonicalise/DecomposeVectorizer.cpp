@@ -98,7 +98,7 @@ LogicalResult decomposeTfIdf(Operation *op, PatternRewriter &r) {
     width = std::max(width, p + 1);
   }
   SmallVector<float> weights = getFloats(op, "weights");
-  if (!weights.empty() && (int64_t)weights.size() != width)
+  if (!weights.empty() && weights.size() != places.size())
     return failure();
 
   OnnxBuilder b(r, op->getLoc());
@@ -138,8 +138,8 @@ LogicalResult decomposeTfIdf(Operation *op, PatternRewriter &r) {
   if (mode != "TF" && !weights.empty()) {
     HostTensor w(f32, {width});
     w.mutableData();
-    for (int64_t i = 0; i < width; ++i)
-      w.setReal(i, weights[i]);
+    for (size_t g = 0; g < places.size(); ++g) // weights belong to n-grams, not to columns
+      w.setReal(places[g], weights[g]);
     y = b.mul(y, b.weight(w));
   }
   replaceRefining(r, op, y);

@@ -402,11 +402,10 @@ LogicalResult Aggregates::block(Block &b) {
 
 static SmallVector<NamedAttribute> partAttributes(MLIRContext *ctx, DictionaryAttr old, StringRef suffix, PartKind kind) {
   Builder b(ctx);
-  std::string name;
-  if (auto s = old.getAs<StringAttr>("onnx.name"))
-    name = s.str();
-  return {b.getNamedAttr("onnx.kind", b.getI64IntegerAttr((int64_t)kind)),
-          b.getNamedAttr("onnx.name", b.getStringAttr(name + suffix))};
+  SmallVector<NamedAttribute> out{b.getNamedAttr("onnx.kind", b.getI64IntegerAttr((int64_t)kind))};
+  if (auto name = old.getAs<StringAttr>("onnx.name"))
+    out.push_back(b.getNamedAttr("onnx.name", b.getStringAttr(name.getValue() + suffix)));
+  return out;
 }
 
 /// Attributes of argument or result `i`; the function's type may be newer than they are.

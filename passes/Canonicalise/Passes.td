@@ -92,7 +92,8 @@ def DecomposeOperators : OnnxPass<"decompose-operators"> {
     MatMul with diagonals, ellipsis and broadcasting; Scan becomes Loop. QLinearMatMul and
     QLinearConv become their integer operators and one rescaling; FlexAttention with
     modifier bodies, the optimisers, TfIdfVectorizer and the arithmetic operators of
-    ai.onnx.ml become tensor arithmetic. An operator with an attribute that its rewrite
+    ai.onnx.ml become tensor arithmetic; the random operators, Dropout in training among
+    them, become a hash of the element's number and the seed. An operator with an attribute that its rewrite
     does not serve stays, and the audit names it.
   }];
 }

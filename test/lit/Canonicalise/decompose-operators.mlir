@@ -137,7 +137,7 @@ func.func @if_ranks(%c: tensor<i1>, %a: tensor<f32>, %b: tensor<1xf32>, %v: tens
   // CHECK: onnx.Yield(%[[U]])
   %x = onnx.If(%c) : (tensor<i1>) -> tensor<*xf32> {
     onnx.Yield(%a) : (tensor<f32>) -> ()
-  }, {
+  } {
     onnx.Yield(%b) : (tensor<1xf32>) -> ()
   }
   %y = onnx.Mul(%v, %x) : (tensor<4xf32>, tensor<*xf32>) -> tensor<4xf32>
@@ -152,8 +152,20 @@ func.func @if_ranks_shown(%c: tensor<i1>, %a: tensor<f32>, %b: tensor<1xf32>) ->
   // CHECK-NOT: onnx.Unsqueeze
   %x = onnx.If(%c) : (tensor<i1>) -> tensor<*xf32> {
     onnx.Yield(%a) : (tensor<f32>) -> ()
-  }, {
+  } {
     onnx.Yield(%b) : (tensor<1xf32>) -> ()
   }
   return %x : tensor<*xf32>
+}
+
+// -----
+
+// Element i draws from a hash of i and the seed.
+// CHECK-LABEL: @random
+func.func @random() -> tensor<2x3xf32> {
+  // CHECK: onnx.Range
+  // CHECK: onnx.BitwiseXor({{.*}} tensor<?xui32>
+  // CHECK: onnx.Reshape({{.*}} -> tensor<2x3xf32>
+  %y = onnx.RandomUniform() {seed = 7.0 : f32, shape = array<i64: 2, 3>} : () -> tensor<2x3xf32>
+  return %y : tensor<2x3xf32>
 }
