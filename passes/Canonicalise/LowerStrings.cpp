@@ -298,6 +298,26 @@ TESSERA_AGGREGATE_RULE(OneHotEncoder, "ml.OneHotEncoder") {
   return success();
 }
 
+// Class names are looked up by the number of the class.
+TESSERA_AGGREGATE_RULE(LinearClassifier, "ml.LinearClassifier") {
+  SmallVector<StringRef> names = getStrings(op, "classlabels_strings");
+  auto table = encodeStrings(names, {(int64_t)names.size()}, op->getContext());
+  if (names.empty() || !table || op->getNumResults() != 2)
+    return failure();
+  SmallVector<NamedAttribute> attrs;
+  for (NamedAttribute attr : op->getAttrs())
+    if (attr.getName() != "classlabels_strings" && attr.getName() != "classlabels_ints")
+      attrs.push_back(attr);
+  attrs.push_back(b.is("classlabels_ints", llvm::to_vector(llvm::seq<int64_t>(0, names.size()))));
+  auto labels = dyn_cast<RankedTensorType>(op->getResult(0).getType());
+  if (!labels)
+    return failure();
+  Operation *fresh = b.create("ml.LinearClassifier", {op->getOperand(0)}, {labels.clone(b.i64()), op->getResult(1).getType()}, attrs);
+  a.set(op->getResult(0), {b.gather(b.weight(*table), fresh->getResult(0))});
+  a.set(op->getResult(1), {fresh->getResult(1)});
+  return success();
+}
+
 // The words become their numbers in the pool: TfIdfVectorizer on integers.
 TESSERA_AGGREGATE_RULE(TfIdfVectorizer, "TfIdfVectorizer") {
   SmallVector<StringRef> pool = getStrings(op, "pool_strings");

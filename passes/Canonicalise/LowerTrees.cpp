@@ -34,6 +34,7 @@ struct Ensemble {
   bool classifier;
   int64_t targets, aggregate, post;
   SmallVector<int64_t> labels;
+  SmallVector<StringRef> names; ///< of the classes, when these are words: labels are their numbers then
   std::vector<double> base;
 };
 
@@ -42,6 +43,10 @@ std::optional<Ensemble> readEnsemble(Operation *op) {
   Ensemble e;
   e.classifier = name == "ml.TreeEnsembleClassifier";
   e.labels = getInts(op, "classlabels_int64s");
+  if (e.classifier && e.labels.empty()) {
+    e.names = getStrings(op, "classlabels_strings");
+    e.labels = llvm::to_vector(llvm::seq<int64_t>(0, e.names.size()));
+  }
   e.targets = e.classifier ? e.labels.size() : getInt(op, "n_targets", 1);
   if (e.targets < (e.classifier ? 2 : 1))
     return std::nullopt;
@@ -116,7 +121,7 @@ void lower(Operation *op) {
     auto old = cast<TensorType>(r.getType());
     bool scores = !e->classifier || getResultPosition(op, cast<OpResult>(r).getResultNumber()) == 1;
     types.push_back(scores ? RankedTensorType::get({batch, e->targets}, old.getElementType())
-                           : RankedTensorType::get({batch}, old.getElementType()));
+                           : RankedTensorType::get({batch}, e->names.empty() ? old.getElementType() : IntegerType::get(op->getContext(), 64)));
   }
   if (e->classifier && types.size() != 2)
     return;
@@ -133,7 +138,15 @@ void lower(Operation *op) {
                                     option("leaves", static_cast<int64_t>(packed->leaves)),
                                     option("nan", (packed->nanFalse ? 1 : 0) | (packed->nanTrue ? 2 : 0))});
   auto custom = CustomOp::create(b, loc, types, b.getStringAttr("tessera"), b.getStringAttr("TreeEnsemble"), attrs, operands, 0);
-  op->replaceAllUsesWith(custom->getResults());
+  SmallVector<Value> results(custom->getResults());
+  if (!e->names.empty()) {
+    Type string = StringType::get(op->getContext());
+    auto list = DenseStringElementsAttr::get(RankedTensorType::get({static_cast<int64_t>(e->names.size())}, string), e->names);
+    OnnxBuilder builder(b, loc);
+    results[0] = builder.op("Gather", {WeightOp::create(b, loc, list), results[0]}, RankedTensorType::get({batch}, string),
+                            {builder.i("axis", 0)});
+  }
+  op->replaceAllUsesWith(results);
   op->erase();
 }
 

@@ -140,6 +140,8 @@ graph("ml_linear", """g (float[6,3] x) => (float[6,2] y, int64[6] l, float[6,3] 
   y = ai.onnx.ml.LinearRegressor<coefficients=[0.5, -1.0, 2.0, 1.0, 0.25, -0.75], intercepts=[0.1, -0.2], targets=2>(x)
   l, p = ai.onnx.ml.LinearClassifier<classlabels_ints=[7, 3, 5], coefficients=[0.5, -1.0, 2.0, 1.0, 0.25, -0.75, 0.3, 0.2, 0.1], intercepts=[0.1, -0.2, 0.0], post_transform="SOFTMAX", multi_class=1>(x)
   m, q = ai.onnx.ml.LinearClassifier<classlabels_ints=[0, 1], coefficients=[-0.5, 1.0, -2.0, 0.5, -1.0, 2.0], intercepts=[-0.1, 0.1], post_transform="LOGISTIC">(x) }""")
+graph("ml_class_names", """g (float[6,3] x) => (int64[6] y) { l, p = ai.onnx.ml.LinearClassifier<classlabels_strings=["ant", "bee", "cicada"], coefficients=[0.5, -1.0, 2.0, 1.0, 0.25, -0.75, 0.3, 0.2, 0.1],
+  intercepts=[0.1, -0.2, 0.0], post_transform="SOFTMAX", multi_class=1>(x) y = ai.onnx.ml.LabelEncoder<keys_strings=["cicada", "ant", "bee"], values_int64s=[3, 1, 2], default_int64=-1>(l) }""")
 graph("ml_svm", """g (float[6,2] x) => (float[6,1] y, float[6,1] z, float[6,1] u) {
   y = ai.onnx.ml.SVMRegressor<kernel_type="RBF", kernel_params=[0.5, 0.0, 3.0], n_supports=3, coefficients=[1.0, -0.5, 0.25], support_vectors=[0.1, 0.2, -1.0, 0.5, 0.7, -0.3], rho=[0.3]>(x)
   z = ai.onnx.ml.SVMRegressor<kernel_type="POLY", kernel_params=[0.5, 1.0, 3.0], n_supports=3, coefficients=[1.0, -0.5, 0.25], support_vectors=[0.1, 0.2, -1.0, 0.5, 0.7, -0.3], rho=[0.3]>(x)
@@ -160,8 +162,8 @@ graph("sequence_axis", """g (float[3,m,2] x, int64[2] k) => (float[3,a,2] y, flo
   c = SequenceConstruct($[3,2], $[3,2]) z = ConcatFromSequence<axis=0, new_axis=1>(c) }""", [[3, 4, 2], [2]], low=0, high=1)
 graph("sequence_map", """g (float[m,4] x, float[4] w) => (float[a,4] y) { p = Constant<value = int64 {3}>() s = SplitToSequence<axis=0>(x, p)
   t = SequenceMap<body = b (float[c,4] e, float[4] f) => (float[c,4] o) { o = Mul(e, f) }>(s, w) y = ConcatFromSequence<axis=0>(t) }""", [[7, 4], [4]], [[3, 4], [4]])
-graph("strings_inside", """g (int64[6] x) => (int64[6] y, bool[6] e, int64[6] c) { w = ai.onnx.ml.LabelEncoder<keys_int64s=[0, 1, 2], values_strings=["a b", " c  d e", ""], default_string="x,y">(x)
-  t, c = StringSplit(w) u = StringConcat(w, w) k = Constant<value_strings = ["a ba b"]>() e = Equal(u, k) y = ai.onnx.ml.LabelEncoder<keys_strings=["a ba b", "", "x,yx,y"], values_int64s=[1, 2, 3], default_int64=-1>(u) }""", low=0, high=4)
+graph("strings_inside", """g (int64[6] x) => (int64[6] y, bool[6] e, int64[6] c, bool[6] m) { w = ai.onnx.ml.LabelEncoder<keys_int64s=[0, 1, 2], values_strings=["a b", " c  d e", ""], default_string="x,y">(x)
+  t, c = StringSplit(w) u = StringConcat(w, w) k = Constant<value_strings = ["a ba b"]>() e = Equal(u, k) m = RegexFullMatch<pattern="( ?[a-d]*)+e? ?[a-e ]*">(u) y = ai.onnx.ml.LabelEncoder<keys_strings=["a ba b", "", "x,yx,y"], values_int64s=[1, 2, 3], default_int64=-1>(u) }""", low=0, high=4)
 
 
 def weights(name, text):
