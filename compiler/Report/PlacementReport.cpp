@@ -1,0 +1,227 @@
+#include "compiler/Report/PlacementReport.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Format.h"
+#include "llvm/Support/JSON.h"
+#include "llvm/Support/Path.h"
+#include "passes/Partition/Summary.h"
+
+#include <map>
+
+using namespace mlir;
+
+namespace tessera {
+
+using partition::Cost;
+using partition::Option;
+
+namespace {
+
+struct SegmentRow {
+  unsigned device = 0;
+  std::vector<size_t> ops;
+  Cost cost = 0;
+};
+
+struct CopyRow {
+  size_t tensor = 0;
+  int from = 0, to = 0;
+  Cost cost = 0;
+  int64_t bytes = 0; ///< that move between memories
+};
+
+/// The parts of a placement's price.
+struct Breakdown {
+  std::vector<partition::DeviceShare> devices;
+  std::vector<SegmentRow> segments;
+  std::vector<CopyRow> copies;
+  Cost copyCost = 0;
+  int64_t copyBytes = 0;
+};
+
+} // namespace
+
+/// What is stored for a tensor in a device's memory.
+static int64_t storedBytes(const Placement &p, size_t tensor, int state) {
+  bool half = state && p.devices[state].precision == Precision::F16;
+  int64_t bytes = p.tensorBytes[tensor];
+  return half && bytes == 4 * p.problem.elements[tensor] ? bytes / 2 : bytes;
+}
+
+static void addCopies(const Placement &p, const partition::Graph &graph, Breakdown &b) {
+  const partition::Solution &s = *p.result.solution;
+  for (size_t t = 0; t < graph.producer.size(); ++t) {
+    if (graph.producer[t] < 0)
+      continue;
+    int from = graph.options(graph.producer[t])[s.choice[graph.producer[t]]].output;
+    std::set<int> wanted;
+    for (int k : graph.consumers[t])
+      wanted.insert(graph.options(k)[s.choice[k]].input);
+    wanted.erase(from);
+    for (int to : wanted) {
+      CopyRow row{t, from, to, graph.copyCost(int(t), from, to), storedBytes(p, t, from ? from : to)};
+      b.copyCost += row.cost;
+      b.copyBytes += row.bytes;
+      b.copies.push_back(row);
+    }
+  }
+}
+
+static Breakdown breakDown(const Placement &p) {
+  const partition::Solution &s = *p.result.solution;
+  Breakdown b;
+  b.devices = sharesByDevice(p.problem, s);
+  std::map<int, size_t> rowOf;
+  for (size_t j = 0; j < p.problem.ops.size(); ++j) {
+    if (s.segment[j] < 0)
+      continue;
+    const Option &o = p.problem.ops[j].options[s.choice[j]];
+    auto [it, fresh] = rowOf.emplace(s.segment[j], b.segments.size());
+    if (fresh)
+      b.segments.push_back({unsigned(o.device), {}, 0});
+    b.segments[it->second].ops.push_back(j);
+    b.segments[it->second].cost += o.cost;
+  }
+  addCopies(p, partition::Graph(p.problem), b);
+  return b;
+}
+
+static std::string milliseconds(Cost ns) {
+  std::string text;
+  llvm::raw_string_ostream(text) << llvm::format("%.3f ms", double(ns) / 1e6);
+  return text;
+}
+
+static void printAgainst(const Placement &p, StringRef name, const std::optional<partition::Solution> &other,
+                         llvm::raw_ostream &os) {
+  os << llvm::format("  %-22s", name.str().c_str());
+  if (!other)
+    os << "impossible\n";
+  else
+    os << llvm::format("%14s", milliseconds(other->cost).c_str())
+       << llvm::format("  %.3f x the plan\n", double(other->cost) / double(std::max<Cost>(p.result.solution->cost, 1)));
+}
+
+void printPlacement(const Placement &p, const TargetDescription &target, llvm::raw_ostream &os) {
+  const partition::Solution &s = *p.result.solution;
+  Breakdown b = breakDown(p);
+  os << "target " << target.name << ": estimated " << milliseconds(s.cost) << " a run, "
+     << (s.optimal() ? "optimal under the cost model\n" : "optimum at least " + milliseconds(s.lowerBound) + "\n");
+  for (size_t d = 0; d < b.devices.size(); ++d) {
+    os << llvm::format("  %-22s%14s", p.problem.devices[d].name.c_str(), milliseconds(b.devices[d].cost).c_str()) << "  "
+       << b.devices[d].ops << " groups";
+    if (p.problem.devices[d].segments)
+      os << " in " << b.devices[d].segments << " segments, launches " << milliseconds(b.devices[d].launches);
+    os << "\n";
+  }
+  os << llvm::format("  %-22s%14s", "copies, conversions", milliseconds(b.copyCost).c_str()) << "  " << b.copies.size()
+     << " tensors, " << b.copyBytes << " bytes between memories\n";
+  os << "against\n";
+  printAgainst(p, "CPU only", p.result.cpuOnly, os);
+  printAgainst(p, "most accelerated", p.result.mostAccelerated, os);
+  printAgainst(p, "cheapest in order", p.result.inOrder, os);
+  if (p.cpuWins())
+    os << "the CPU alone is fastest: nothing is placed elsewhere\n";
+  if (p.assumedSizes)
+    os << "open dimensions were priced at their least value; fix them with --dim for a better estimate\n";
+  for (size_t i = 0; i < b.segments.size(); ++i) {
+    const SegmentRow &row = b.segments[i];
+    os << "segment " << i << " on " << p.problem.devices[row.device].name << ": " << row.ops.size() << " groups, "
+       << milliseconds(row.cost) << ", from '" << p.problem.ops[row.ops.front()].name << "' to '"
+       << p.problem.ops[row.ops.back()].name << "'\n";
+  }
+}
+
+static llvm::json::Value costOrNull(const std::optional<partition::Solution> &s) {
+  return s ? llvm::json::Value(s->cost) : llvm::json::Value(nullptr);
+}
+
+static void jsonDevices(const Placement &p, const Breakdown &b, llvm::json::OStream &json) {
+  json.attributeArray("devices", [&] {
+    for (size_t d = 0; d < b.devices.size(); ++d)
+      json.object([&] {
+        json.attribute("name", p.problem.devices[d].name);
+        json.attribute("groups", b.devices[d].ops);
+        json.attribute("segments", b.devices[d].segments);
+        json.attribute("time_ns", b.devices[d].cost);
+        json.attribute("launch_ns", b.devices[d].launches);
+      });
+  });
+}
+
+static void jsonSegments(const Placement &p, const Breakdown &b, llvm::json::OStream &json) {
+  json.attributeArray("segments", [&] {
+    for (const SegmentRow &row : b.segments)
+      json.object([&] {
+        json.attribute("device", p.problem.devices[row.device].name);
+        json.attribute("time_ns", row.cost);
+        json.attributeArray("nodes", [&] {
+          for (size_t j : row.ops)
+            for (const std::string &node : p.nodes[j])
+              json.value(llvm::json::fixUTF8(node));
+        });
+      });
+  });
+}
+
+static void jsonCopies(const Placement &p, const Breakdown &b, llvm::json::OStream &json) {
+  std::vector<std::string> writer(p.problem.elements.size());
+  for (const partition::Op &op : p.problem.ops)
+    for (int t : op.outputs)
+      writer[t] = op.name;
+  json.attributeArray("copies", [&] {
+    for (const CopyRow &row : b.copies)
+      json.object([&] {
+        json.attribute("of", llvm::json::fixUTF8(writer[row.tensor]));
+        json.attribute("from", p.problem.states[row.from]);
+        json.attribute("to", p.problem.states[row.to]);
+        json.attribute("bytes", row.bytes);
+        json.attribute("time_ns", row.cost);
+      });
+  });
+}
+
+void printPlacementJson(const Placement &p, const TargetDescription &target, llvm::raw_ostream &os) {
+  Breakdown b = breakDown(p);
+  const partition::Solution &s = *p.result.solution;
+  llvm::json::OStream json(os, 2);
+  json.object([&] {
+    json.attribute("format", "tessera-plan-report/1");
+    json.attribute("target", target.name);
+    json.attribute("estimate_ns", s.cost);
+    json.attribute("lower_bound_ns", s.lowerBound);
+    json.attribute("cpu_only_ns", costOrNull(p.result.cpuOnly));
+    json.attribute("most_accelerated_ns", costOrNull(p.result.mostAccelerated));
+    json.attribute("cheapest_in_order_ns", costOrNull(p.result.inOrder));
+    json.attribute("cpu_wins", p.cpuWins());
+    json.attribute("assumed_sizes", p.assumedSizes);
+    json.attribute("copy_bytes", b.copyBytes);
+    json.attribute("copy_ns", b.copyCost);
+    jsonDevices(p, b, json);
+    jsonSegments(p, b, json);
+    jsonCopies(p, b, json);
+  });
+  os << "\n";
+}
+
+llvm::Error writePlacement(const Placement &p, const TargetDescription &target, StringRef folder) {
+  if (std::error_code ec = llvm::sys::fs::create_directories(folder))
+    return llvm::createStringError(ec, "cannot make folder " + folder + ": " + ec.message());
+  auto write = [&](StringRef name, llvm::function_ref<void(llvm::raw_ostream &)> print) {
+    SmallString<128> path(folder);
+    llvm::sys::path::append(path, name);
+    return llvm::writeToOutput(path, [&](llvm::raw_ostream &os) {
+      print(os);
+      return llvm::Error::success();
+    });
+  };
+  llvm::Error error = write("plan.txt", [&](llvm::raw_ostream &os) { printPlacement(p, target, os); });
+  if (!error)
+    error = write("plan.json", [&](llvm::raw_ostream &os) { printPlacementJson(p, target, os); });
+  if (!error)
+    error = write("problem.json", [&](llvm::raw_ostream &os) { os << p.problemText; });
+  if (!error)
+    error = write("solution.json", [&](llvm::raw_ostream &os) { os << p.solutionText; });
+  return error;
+}
+
+} // namespace tessera

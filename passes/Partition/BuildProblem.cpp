@@ -1,0 +1,316 @@
+#include "passes/Partition/BuildProblem.h"
+#include "dialects/Onnx/IR/OnnxUtils.h"
+#include "dialects/Onnx/Shapes/ShapeAnalysis.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SetVector.h"
+#include "mlir/IR/IRMapping.h"
+#include "passes/Codegen/Lowering.h"
+#include "passes/Partition/Islands.h"
+#include "targets/CostModel.h"
+#include "targets/Placement.h"
+#include "targets/Tosa/Lowering.h"
+
+using namespace mlir;
+
+namespace tessera {
+
+namespace {
+
+using partition::Cost;
+
+class Builder {
+public:
+  Builder(func::FuncOp func, const TargetDescription &target, const BuildProblemOptions &options)
+      : func(func), target(target), options(options) {}
+  FailureOr<ModelProblem> run();
+
+private:
+  LogicalResult formPlacementGroups();
+  void addDevices();
+  void addStates();
+  void addConversions();
+  std::optional<partition::Conversion> toDevice(const PlacementDevice &device, bool back) const;
+  void addModelInputs();
+  void addGroup(const SmallVector<Operation *> &ops);
+  void addModelOutputs();
+  void addOptions(const SmallVector<Operation *> &ops, partition::Op &op, PlacementGroup &group);
+  std::vector<std::string> faultsOf(const SmallVector<Operation *> &ops, const PlacementDevice &device) const;
+  int tensorOf(Value v);
+
+  func::FuncOp func;
+  const TargetDescription &target;
+  const BuildProblemOptions &options;
+  std::unique_ptr<onnx::ShapeAnalysis> shapes;
+  std::optional<Sizes> sizes;
+  std::vector<SmallVector<Operation *>> groups;
+  llvm::MapVector<Value, int> tensors;
+  ModelProblem model;
+};
+
+} // namespace
+
+static bool isConstantOp(Operation *op) {
+  return op->hasTrait<OpTrait::ConstantLike>() || op->getName().getStringRef() == "onnx.Constant" ||
+         op->getName().getStringRef() == "onnx.NoValue";
+}
+
+/// Values that the operators read and do not compute, constants left out, in
+/// order of first reading; bodies' captures included.
+static SmallVector<Value> readsOf(ArrayRef<Operation *> ops) {
+  llvm::SmallPtrSet<Operation *, 8> members(ops.begin(), ops.end());
+  llvm::SetVector<Value> reads;
+  for (Operation *op : ops)
+    op->walk([&](Operation *inner) {
+      for (Value v : inner->getOperands()) {
+        Operation *def = v.getDefiningOp();
+        if (v.getParentBlock() != op->getBlock() || (def && (members.contains(def) || isConstantOp(def))))
+          continue;
+        reads.insert(v);
+      }
+    });
+  return reads.takeVector();
+}
+
+/// The CPU's fusion groups, learnt on a copy of the function, and the other live
+/// operators alone.
+LogicalResult Builder::formPlacementGroups() {
+  OwningOpRef<ModuleOp> scratch = ModuleOp::create(func.getLoc());
+  IRMapping mapping;
+  auto copy = cast<func::FuncOp>(func->clone(mapping));
+  scratch->push_back(copy);
+  llvm::DenseMap<Operation *, Operation *> original;
+  for (Operation &op : func.getBody().front())
+    original[mapping.lookup(&op)] = &op;
+  Lowering lowering;
+  lowering.func = copy;
+  auto analysis = onnx::ShapeAnalysis::run(copy);
+  if (failed(analysis))
+    return failure();
+  lowering.shapes = std::move(*analysis);
+  if (failed(findLive(lowering)) || failed(formGroups(lowering)))
+    return failure();
+  auto add = [&](auto &&range) {
+    SmallVector<Operation *> ops;
+    for (Operation &op : range)
+      if (Operation *from = original.lookup(&op); from && !isConstantOp(from))
+        ops.push_back(from);
+    llvm::sort(ops, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
+    if (!ops.empty())
+      groups.push_back(std::move(ops));
+  };
+  for (Operation &op : copy.getBody().front())
+    if (auto dispatch = dyn_cast<tsr::DispatchOp>(op))
+      add(dispatch.getBodyBlock()->without_terminator());
+    else if (lowering.live.contains(&op) && !op.hasTrait<OpTrait::IsTerminator>())
+      add(llvm::make_range(Block::iterator(&op), std::next(Block::iterator(&op))));
+  return success();
+}
+
+void Builder::addDevices() {
+  model.devices.push_back({0, Precision::F32});
+  model.problem.devices.push_back({target.units[0].name, 0, false});
+  for (unsigned u = 1; u < target.units.size(); ++u) {
+    const Unit &unit = target.units[u];
+    for (Precision p : unit.precisions) {
+      if (options.strict && p == Precision::F16)
+        continue;
+      model.devices.push_back({u, p});
+      model.problem.devices.push_back(
+          {unit.name + ":" + precisionName(p).str(), launchNs(target, u), unit.segments});
+    }
+  }
+}
+
+/// The CPU's memory, then one state for each device: its memory and what floats
+/// are stored as there.
+void Builder::addStates() {
+  for (const partition::Device &d : model.problem.devices)
+    model.problem.states.push_back(d.name);
+}
+
+/// Cost of a tensor's way to a device's state, or back: conversion by the CPU
+/// and a copy of what the device stores.
+std::optional<partition::Conversion> Builder::toDevice(const PlacementDevice &device, bool back) const {
+  unsigned bytes = device.precision == Precision::F32 ? 4 : device.precision == Precision::F16 ? 2 : 1;
+  LinearCost copy = back ? copyCost(target, device.unit, 0) : copyCost(target, 0, device.unit);
+  partition::Conversion c{copy.fixedNs, copy.ps * bytes};
+  if (device.precision == Precision::F16) {
+    LinearCost conversion = back ? conversionCost(target, 0, 2, 4) : conversionCost(target, 0, 4, 2);
+    c.fixed += conversion.fixedNs;
+    c.psPerElement += conversion.ps;
+  }
+  return c;
+}
+
+void Builder::addConversions() {
+  size_t n = model.devices.size();
+  auto &table = model.problem.conversions;
+  table.assign(n, std::vector<std::optional<partition::Conversion>>(n));
+  for (size_t a = 0; a < n; ++a)
+    for (size_t b = 0; b < n; ++b) {
+      std::optional<partition::Conversion> out = a ? toDevice(model.devices[a], true) : partition::Conversion{};
+      std::optional<partition::Conversion> in = b ? toDevice(model.devices[b], false) : partition::Conversion{};
+      if (a == b)
+        table[a][b] = partition::Conversion{};
+      else if (out && in)
+        table[a][b] = partition::Conversion{out->fixed + in->fixed, out->psPerElement + in->psPerElement};
+    }
+}
+
+int Builder::tensorOf(Value v) {
+  auto [it, fresh] = tensors.insert({v, int(tensors.size())});
+  if (fresh) {
+    bool ranked = isa<RankedTensorType>(v.getType());
+    model.problem.elements.push_back(ranked ? sizes->elements(v) : 0);
+    model.tensors.push_back(v);
+  }
+  return it->second;
+}
+
+void Builder::addModelInputs() {
+  for (BlockArgument arg : func.getArguments()) {
+    if (arg.use_empty())
+      continue;
+    auto name = func.getArgAttrOfType<StringAttr>(arg.getArgNumber(), "onnx.name");
+    std::string label = name ? name.getValue().str() : "input " + std::to_string(arg.getArgNumber());
+    model.problem.ops.push_back({label, {}, {tensorOf(arg)}, {{0, 0, 0, 0, 0}}});
+    model.groups.emplace_back();
+  }
+}
+
+void Builder::addModelOutputs() {
+  partition::Op op{"outputs", {}, {}, {{0, 0, 0, 0, 0}}};
+  for (Value v : func.getBody().front().getTerminator()->getOperands())
+    if (Operation *def = v.getDefiningOp(); !def || !isConstantOp(def))
+      op.inputs.push_back(tensorOf(v));
+  model.problem.ops.push_back(std::move(op));
+  model.groups.emplace_back();
+}
+
+static tosa::Precision tosaPrecision(Precision p) {
+  switch (p) {
+  case Precision::F32: return tosa::Precision::F32;
+  case Precision::F16: return tosa::Precision::F16;
+  case Precision::Int8: return tosa::Precision::Int8;
+  }
+  llvm_unreachable("every precision is listed");
+}
+
+/// The rules speak of operators; the backend has the last word on the group.
+std::vector<std::string> Builder::faultsOf(const SmallVector<Operation *> &ops, const PlacementDevice &device) const {
+  llvm::SetVector<std::string> faults;
+  for (Operation *op : ops)
+    for (const std::string &fault : placementFaults(target, device.unit, op, device.precision))
+      faults.insert(ops.size() > 1 ? (onnx::getNodeName(op) + ": " + fault).str() : fault);
+  if (faults.empty() && target.units[device.unit].backend == "tosa-ref") {
+    cpu::Reasons reasons;
+    if (failed(tosa::canLower(ops, tosaPrecision(device.precision), reasons)))
+      faults.insert(reasons.all.begin(), reasons.all.end());
+  }
+  std::vector<std::string> result(faults.begin(), faults.end());
+  return result;
+}
+
+void Builder::addOptions(const SmallVector<Operation *> &ops, partition::Op &op, PlacementGroup &group) {
+  op.options.push_back({0, 0, 0, groupCostNs(target, 0, cpuPrecision(ops), ops, *sizes), 0});
+  for (int d = 1; d < int(model.devices.size()); ++d) {
+    const PlacementDevice &device = model.devices[d];
+    std::vector<std::string> faults = faultsOf(ops, device);
+    if (faults.empty())
+      op.options.push_back({d, d, d, groupCostNs(target, device.unit, device.precision, ops, *sizes), 0});
+    else
+      group.refusals.push_back({unsigned(d), std::move(faults)});
+  }
+}
+
+static std::string labelOf(ArrayRef<Operation *> ops) {
+  for (Operation *op : ops)
+    if (StringRef name = onnx::getNodeName(op); !name.empty())
+      return name.str();
+  return ops.front()->getName().stripDialect().str();
+}
+
+void Builder::addGroup(const SmallVector<Operation *> &ops) {
+  partition::Op op;
+  op.name = labelOf(ops);
+  for (Value v : readsOf(ops))
+    op.inputs.push_back(tensorOf(v));
+  for (Operation *member : ops)
+    for (Value v : member->getResults())
+      if (llvm::any_of(v.getUsers(), [&](Operation *user) {
+            return !llvm::is_contained(ops, ops.front()->getBlock()->findAncestorOpInBlock(*user));
+          }))
+        op.outputs.push_back(tensorOf(v));
+  PlacementGroup group;
+  group.ops = ops;
+  addOptions(ops, op, group);
+  model.problem.ops.push_back(std::move(op));
+  model.groups.push_back(std::move(group));
+}
+
+FailureOr<ModelProblem> Builder::run() {
+  bool assumed = false;
+  auto analysis = onnx::ShapeAnalysis::run(func, &assumed);
+  if (failed(analysis))
+    return failure();
+  shapes = std::move(*analysis);
+  if (assumed)
+    sizes.emplace(); // types alone; nothing but the CPU is possible
+  else
+    sizes.emplace(*shapes);
+  if (failed(formPlacementGroups()))
+    return failure();
+  mergeIslands(groups, target);
+  addDevices();
+  addStates();
+  addConversions();
+  addModelInputs();
+  for (const SmallVector<Operation *> &ops : groups)
+    addGroup(ops);
+  addModelOutputs();
+  model.assumedSizes = sizes->assumed;
+  return std::move(model);
+}
+
+FailureOr<ModelProblem> buildProblem(func::FuncOp func, const TargetDescription &target,
+                                     const BuildProblemOptions &options) {
+  return Builder(func, target, options).run();
+}
+
+llvm::Error pinNode(const ModelProblem &model, const TargetDescription &target, StringRef pin,
+                    partition::Allowed &allowed) {
+  auto refuse = [&](const Twine &why) {
+    return llvm::createStringError(llvm::inconvertibleErrorCode(), "--pin " + pin + ": " + why);
+  };
+  auto [name, unitName] = pin.rsplit('=');
+  if (name.empty() || unitName.empty())
+    return refuse("must be NODE=UNIT");
+  std::optional<unsigned> unit = target.findUnit(unitName);
+  if (!unit)
+    return refuse("target " + target.name + " has no unit '" + unitName + "'");
+  bool found = false;
+  for (size_t j = 0; j < model.groups.size(); ++j) {
+    const PlacementGroup &group = model.groups[j];
+    if (!llvm::any_of(group.ops, [&, n = name](Operation *op) { return onnx::getNodeName(op) == n; }))
+      continue;
+    found = true;
+    bool possible = false;
+    for (size_t x = 0; x < allowed[j].size(); ++x) {
+      allowed[j][x] &= model.devices[model.problem.ops[j].options[x].device].unit == *unit;
+      possible |= allowed[j][x];
+    }
+    if (possible)
+      continue;
+    std::string why = "the node cannot run on '" + unitName.str() + "'";
+    for (const PlacementRefusal &r : group.refusals)
+      if (model.devices[r.device].unit == *unit)
+        for (const std::string &reason : r.reasons)
+          why += "\n  " + model.problem.devices[r.device].name + ": " + reason;
+    return refuse(why);
+  }
+  if (!found)
+    return refuse("no node of that name is left after canonicalisation");
+  return llvm::Error::success();
+}
+
+} // namespace tessera

@@ -1,0 +1,60 @@
+// From a canonicalised model and a target to a partition problem.
+//
+// What is placed are the fusion groups that the CPU would form, so that fusing
+// and placing do not fight; what the plan does without a kernel (views, sizes,
+// control flow) is an operator of its own. Every group has an option on the
+// CPU. It has one on another unit, for each precision, if every operator passes
+// the target's rules and the group really lowers for the unit's backend.
+//
+// One unit is one device of the problem for each precision, since a segment has
+// one precision; these devices share states. Device 0 is the CPU.
+#ifndef TESSERA_PASSES_PARTITION_BUILDPROBLEM_H
+#define TESSERA_PASSES_PARTITION_BUILDPROBLEM_H
+
+#include "mlir/Dialect/Func/IR/FuncOp.h"
+#include "passes/Partition/Solver.h"
+#include "targets/Target.h"
+
+namespace tessera {
+
+/// What a device of the problem is.
+struct PlacementDevice {
+  unsigned unit = 0;
+  Precision precision = Precision::F32; ///< of units other than the CPU
+};
+
+/// Why a group cannot be on a device.
+struct PlacementRefusal {
+  unsigned device = 0;
+  std::vector<std::string> reasons;
+};
+
+/// One operator of the problem.
+struct PlacementGroup {
+  llvm::SmallVector<mlir::Operation *> ops; ///< in block order; empty: the model's inputs or outputs
+  std::vector<PlacementRefusal> refusals;
+};
+
+struct ModelProblem {
+  partition::Problem problem;
+  std::vector<PlacementDevice> devices; ///< parallel to the problem's
+  std::vector<PlacementGroup> groups;   ///< parallel to the problem's operators
+  std::vector<mlir::Value> tensors;     ///< parallel to the problem's tensors
+  bool assumedSizes = false;            ///< open dimensions were priced at their least value
+};
+
+struct BuildProblemOptions {
+  bool strict = false; ///< no precision that changes values
+};
+
+/// Fails, with a diagnostic, where the model cannot be compiled for the CPU.
+/// Types in `func` are refined; it is not changed otherwise.
+mlir::FailureOr<ModelProblem> buildProblem(mlir::func::FuncOp func, const TargetDescription &target,
+                                           const BuildProblemOptions &options);
+
+/// Applies a pin, "NODE=UNIT": the node's group is placed on the unit.
+llvm::Error pinNode(const ModelProblem &model, const TargetDescription &target, llvm::StringRef pin,
+                    partition::Allowed &allowed);
+
+} // namespace tessera
+#endif

@@ -1,0 +1,209 @@
+#include "passes/Partition/Materialise.h"
+#include "dialects/Onnx/IR/OnnxUtils.h"
+#include "dialects/Tsr/IR/TsrDialect.h"
+#include "llvm/ADT/MapVector.h"
+#include "mlir/Analysis/TopologicalSortUtils.h"
+#include "passes/Canonicalise/OnnxBuilder.h"
+#include "targets/Tosa/Raise.h"
+#include "targets/Tosa/Segment.h"
+
+using namespace mlir;
+
+namespace tessera {
+
+namespace {
+
+/// Operators of one segment, in block order.
+struct Part {
+  PlacementDevice device;
+  SmallVector<Operation *> ops;
+};
+
+class Materialiser {
+public:
+  Materialiser(func::FuncOp func, const TargetDescription &target) : func(func), target(target) {}
+  LogicalResult run(const ModelProblem &model, const partition::Solution &solution);
+
+private:
+  LogicalResult build(const Part &part);
+  tsr::SegmentOp createSegment(const Part &part, tosa::Segment &lowered, TypeRange results);
+  LogicalResult fillBody(tsr::SegmentOp segment, tosa::Segment &lowered);
+  void connectResults(tsr::SegmentOp segment, const tosa::Segment &lowered);
+  Value inForm(Value v, Type element);
+  Attribute artefactOf(const tosa::Segment &lowered);
+  bool zeroCopy(unsigned unit) const;
+
+  func::FuncOp func;
+  const TargetDescription &target;
+  /// Tensors in other element types: what the CPU converted, or a segment gave.
+  llvm::DenseMap<std::pair<Value, Type>, Value> forms;
+  SmallVector<Operation *> casts; ///< back to the CPU's form; dropped when unread
+};
+
+} // namespace
+
+static tosa::Precision tosaPrecision(Precision p) {
+  switch (p) {
+  case Precision::F32: return tosa::Precision::F32;
+  case Precision::F16: return tosa::Precision::F16;
+  case Precision::Int8: return tosa::Precision::Int8;
+  }
+  llvm_unreachable("every precision is listed");
+}
+
+/// The tensor with `element` for its elements: what was computed so already, or
+/// one conversion on the CPU for all who ask.
+Value Materialiser::inForm(Value v, Type element) {
+  if (onnx::elementType(v) == element)
+    return v;
+  Value &form = forms[{v, element}];
+  if (!form) {
+    OpBuilder builder(func.getBody().front().getTerminator());
+    form = onnx::OnnxBuilder(builder, v.getLoc()).cast(v, element);
+  }
+  return form;
+}
+
+/// Whether the unit shares the CPU's storage, both ways.
+bool Materialiser::zeroCopy(unsigned unit) const {
+  unsigned own = target.units[unit].memory, host = target.units[0].memory;
+  if (own == host)
+    return true;
+  const Link *in = target.link(host, own), *out = target.link(own, host);
+  return in && out && in->zeroCopy && out->zeroCopy;
+}
+
+Attribute Materialiser::artefactOf(const tosa::Segment &lowered) {
+  int64_t size = int64_t(lowered.file.size());
+  auto type = RankedTensorType::get({size}, IntegerType::get(func.getContext(), 8));
+  auto blob = HeapAsmResourceBlob::allocateAndCopyWithAlign(
+      ArrayRef<char>(reinterpret_cast<const char *>(lowered.file.data()), lowered.file.size()), alignof(uint64_t));
+  return DenseResourceElementsAttr::get(type, "artefact", std::move(blob));
+}
+
+tsr::SegmentOp Materialiser::createSegment(const Part &part, tosa::Segment &lowered, TypeRange results) {
+  auto main = lowered.readBack->lookupSymbol<func::FuncOp>("main");
+  SmallVector<Value> operands;
+  for (auto [v, type] : llvm::zip_equal(lowered.border.inputs, main.getArgumentTypes()))
+    operands.push_back(inForm(v, cast<ShapedType>(type).getElementType()));
+  SmallVector<Location> locs;
+  for (Operation *op : part.ops)
+    locs.push_back(op->getLoc());
+  OpBuilder builder(func.getBody().front().getTerminator());
+  return tsr::SegmentOp::create(builder, FusedLoc::get(func.getContext(), locs), results,
+                                target.units[part.device.unit].name, operands, int64_t(part.device.unit),
+                                zeroCopy(part.device.unit), artefactOf(lowered));
+}
+
+LogicalResult Materialiser::fillBody(tsr::SegmentOp segment, tosa::Segment &lowered) {
+  auto main = lowered.readBack->lookupSymbol<func::FuncOp>("main");
+  OpBuilder builder(func.getContext());
+  Block *body = builder.createBlock(&segment.getBody());
+  for (Value v : segment.getInputs())
+    body->addArgument(v.getType(), v.getLoc());
+  builder.setInsertionPointToEnd(body);
+  auto results = tosa::raiseToOnnx(main, body->getArguments(), builder);
+  if (failed(results))
+    return failure();
+  tsr::YieldOp::create(builder, segment.getLoc(), *results);
+  return success();
+}
+
+/// Readers on the CPU get the value in its own type; later segments find the
+/// device's form by it.
+void Materialiser::connectResults(tsr::SegmentOp segment, const tosa::Segment &lowered) {
+  OpBuilder builder(func.getBody().front().getTerminator());
+  for (auto [i, v] : llvm::enumerate(lowered.border.outputs)) {
+    Value result = segment.getResult(i), own = result;
+    if (onnx::elementType(v) != onnx::elementType(result)) {
+      own = onnx::OnnxBuilder(builder, v.getLoc()).cast(result, onnx::elementType(v));
+      forms[{own, onnx::elementType(result)}] = result;
+      casts.push_back(own.getDefiningOp());
+    }
+    Value(v).replaceAllUsesWith(own);
+  }
+}
+
+LogicalResult Materialiser::build(const Part &part) {
+  tosa::Reasons reasons;
+  auto lowered = tosa::buildSegment(part.ops, tosaPrecision(part.device.precision), reasons);
+  if (failed(lowered)) {
+    InFlightDiagnostic diag = part.ops.front()->emitError("segment from node '")
+                              << onnx::getNodeName(part.ops.front()) << "' to node '"
+                              << onnx::getNodeName(part.ops.back()) << "' does not lower for unit '"
+                              << target.units[part.device.unit].name << "', though each of its groups does";
+    for (const std::string &reason : reasons.all)
+      diag.attachNote() << reason;
+    return diag;
+  }
+  auto main = lowered->readBack->lookupSymbol<func::FuncOp>("main");
+  SmallVector<Type> results;
+  for (auto [v, type] : llvm::zip_equal(lowered->border.outputs, main.getResultTypes()))
+    results.push_back(RankedTensorType::get(cast<ShapedType>(v.getType()).getShape(),
+                                            cast<ShapedType>(type).getElementType()));
+  tsr::SegmentOp segment = createSegment(part, *lowered, results);
+  if (failed(fillBody(segment, *lowered)))
+    return failure();
+  connectResults(segment, *lowered);
+  for (Operation *op : llvm::reverse(part.ops))
+    op->erase();
+  return success();
+}
+
+/// Whether `part` reads a result of `other`.
+static bool reads(const Part &part, const Part &other) {
+  return llvm::any_of(part.ops, [&](Operation *op) {
+    return llvm::any_of(op->getOperands(), [&](Value v) { return llvm::is_contained(other.ops, v.getDefiningOp()); });
+  });
+}
+
+/// Who computes a tensor comes before who reads it.
+static std::vector<Part> inOrder(std::vector<Part> parts) {
+  std::vector<Part> sorted;
+  while (!parts.empty()) {
+    auto next = llvm::find_if(parts, [&](const Part &part) {
+      return llvm::none_of(parts, [&](const Part &other) { return &other != &part && reads(part, other); });
+    });
+    assert(next != parts.end() && "segments are acyclic");
+    sorted.push_back(std::move(*next));
+    parts.erase(next);
+  }
+  return sorted;
+}
+
+/// Operators of each segment.
+static std::vector<Part> partsOf(const ModelProblem &model, const partition::Solution &solution) {
+  llvm::MapVector<int, Part> parts;
+  for (size_t j = 0; j < model.groups.size(); ++j) {
+    if (solution.segment[j] < 0)
+      continue;
+    Part &part = parts[solution.segment[j]];
+    part.device = model.devices[model.problem.ops[j].options[solution.choice[j]].device];
+    llvm::append_range(part.ops, model.groups[j].ops);
+  }
+  std::vector<Part> result;
+  for (auto &[segment, part] : parts) {
+    llvm::sort(part.ops, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
+    result.push_back(std::move(part));
+  }
+  return inOrder(std::move(result));
+}
+
+LogicalResult Materialiser::run(const ModelProblem &model, const partition::Solution &solution) {
+  for (const Part &part : partsOf(model, solution))
+    if (failed(build(part)))
+      return failure();
+  for (Operation *op : llvm::reverse(casts))
+    if (op->use_empty())
+      op->erase();
+  if (!sortTopologically(&func.getBody().front()))
+    return func.emitError("internal: the segments wait for each other");
+  return success();
+}
+
+LogicalResult materialise(func::FuncOp func, const TargetDescription &target, const ModelProblem &model,
+                          const partition::Solution &solution) {
+  return Materialiser(func, target).run(model, solution);
+}
+
+} // namespace tessera

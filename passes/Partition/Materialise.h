@@ -1,0 +1,25 @@
+// Makes a solution of the partition problem true in the model.
+//
+// BEFORE  operators of a segment among others, float32
+// AFTER   %h = onnx.Cast(%x) : float16
+//         %r = tsr.segment "npu"(%h) {artefact} { what the artefact says, as onnx operators }
+//         %y = onnx.Cast(%r) : float32
+//
+// A segment's operators are lowered to the form that its unit's tools take,
+// serialised, and read back; the body is made of what was read. So what the
+// stand-in device runs is the file in the bundle. A tensor is converted once
+// for each form in which a device wants it, by the CPU; tensors between segments
+// of one unit keep the device's form.
+#ifndef TESSERA_PASSES_PARTITION_MATERIALISE_H
+#define TESSERA_PASSES_PARTITION_MATERIALISE_H
+
+#include "passes/Partition/BuildProblem.h"
+
+namespace tessera {
+
+/// Fails, with a diagnostic, if a segment does not lower as its groups did.
+llvm::LogicalResult materialise(mlir::func::FuncOp func, const TargetDescription &target, const ModelProblem &model,
+                                const partition::Solution &solution);
+
+} // namespace tessera
+#endif
