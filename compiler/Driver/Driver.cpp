@@ -5,6 +5,7 @@
 #include "compiler/Memory/PlanMemory.h"
 #include "compiler/Plan/PlanBuilder.h"
 #include "compiler/Registration.h"
+#include "compiler/Report/PlacementReport.h"
 #include "compiler/Report/PlanText.h"
 #include "llvm/Support/BLAKE3.h"
 #include "llvm/Support/FileSystem.h"
@@ -143,6 +144,27 @@ static std::string hashOfFile(StringRef path) {
   return llvm::toHex(ArrayRef<uint8_t>(digest.data(), digest.size()), /*LowerCase=*/true);
 }
 
+/// The phase `partition`; nothing for a target that has but a CPU.
+static LogicalResult partitionModel(const CompileOptions &options, const TargetDescription &target, func::FuncOp func,
+                                    CompileResult &result) {
+  if (target.units.size() < 2) {
+    if (!options.pins.empty())
+      return func.emitError("--pin ") << options.pins.front() << ": target " << target.name << " has no unit but '"
+                                      << target.units.front().name << "'";
+    return success();
+  }
+  report(options, Phase::Partition);
+  auto placement = placeModel(func, target, {options.strict, options.pins});
+  if (failed(placement))
+    return failure();
+  result.placement = std::move(*placement);
+  if (!options.reportFolder.empty())
+    if (llvm::Error error = writePlacement(*result.placement, options.reportFolder))
+      return func.emitError(toString(std::move(error)));
+  dump(options, Phase::Partition, func);
+  return success();
+}
+
 FailureOr<CompileResult> compile(const CompileOptions &options, MLIRContext *context) {
   Location loc = UnknownLoc::get(context);
   auto target = findTarget(options.target);
@@ -178,6 +200,11 @@ FailureOr<CompileResult> compile(const CompileOptions &options, MLIRContext *con
 
   if (failed(wrapNamedNodes(func, options.segments)))
     return failure();
+  if (failed(partitionModel(options, *target, func, result)))
+    return failure();
+  if (stopsAfter(options, Phase::Partition))
+    return result;
+
   progress(Phase::Groups);
   auto lowering = lowerToDispatches(func);
   if (failed(lowering))
@@ -201,6 +228,8 @@ FailureOr<CompileResult> compile(const CompileOptions &options, MLIRContext *con
     plan.provenanceOptions.push_back("--fp-mode strict");
   for (const std::string &s : options.segments)
     plan.provenanceOptions.push_back("--segment " + s);
+  for (const std::string &pin : options.pins)
+    plan.provenanceOptions.push_back("--pin " + pin);
   auto memory = planMemory(plan);
   if (!memory)
     return emitError(loc, toString(memory.takeError()));

@@ -3,6 +3,7 @@
 #define TESSERA_COMPILER_DRIVER_DRIVER_H
 
 #include "compiler/Bundle/Plan.h"
+#include "passes/Partition/PlaceModel.h"
 #include "llvm/ADT/StringRef.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/MLIRContext.h"
@@ -30,6 +31,8 @@ struct CompileOptions {
   std::vector<std::string> variants; ///< restricts the target's ISA variants; empty: all
   bool strict = false;              ///< --fp-mode strict
   std::vector<std::string> segments; ///< for tests: nodes that another device computes (wrapNamedNodes)
+  std::vector<std::string> pins;    ///< texts of --pin, "NODE=UNIT"
+  std::string reportFolder;         ///< plan.txt, plan.json, problem.json, solution.json; or empty
   std::string depfile;
   std::string viaTosa;              ///< for tests: what is sent through the TOSA file, see parseRoundTrip()
   std::string dumpAfter;            ///< phase word, or empty
@@ -44,6 +47,7 @@ struct CompileResult {
   unsigned dispatches = 0, kernels = 0, nodes = 0;
   bool arenaKnown = false;
   std::vector<std::string> inputs; ///< files that were read: the model, then its external data
+  std::optional<Placement> placement; ///< of a target with more than one unit
 };
 
 /// Registers what compile() needs.

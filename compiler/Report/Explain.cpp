@@ -50,8 +50,7 @@ static std::optional<Cost> planWith(const ModelProblem &model, size_t j, int dev
   return r.solution ? std::optional<Cost>(r.solution->cost) : std::nullopt;
 }
 
-llvm::Error explainNode(const ModelProblem &model, const Placement &p, const TargetDescription &target, StringRef node,
-                        llvm::raw_ostream &os) {
+llvm::Error explainNode(const ModelProblem &model, const Placement &p, StringRef node, llvm::raw_ostream &os) {
   std::optional<size_t> j = groupOf(model, node);
   if (!j)
     return llvm::createStringError(llvm::inconvertibleErrorCode(),
@@ -60,7 +59,7 @@ llvm::Error explainNode(const ModelProblem &model, const Placement &p, const Tar
   const partition::Solution &s = *p.result.solution;
   int chosen = op.options[s.choice[*j]].device;
   printGroup(model.groups[*j], node, os);
-  os << "target " << target.name << ", plan " << ms(s.cost) << "\n";
+  os << "target " << p.target << ", plan " << ms(s.cost) << "\n";
   for (const partition::Option &o : op.options) {
     const std::string &name = model.problem.devices[o.device].name;
     os << "  " << name << ": group " << ms(o.cost);

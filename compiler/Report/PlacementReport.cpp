@@ -101,10 +101,10 @@ static void printAgainst(const Placement &p, StringRef name, const std::optional
        << llvm::format("  %.3f x the plan\n", double(other->cost) / double(std::max<Cost>(p.result.solution->cost, 1)));
 }
 
-void printPlacement(const Placement &p, const TargetDescription &target, llvm::raw_ostream &os) {
+void printPlacement(const Placement &p, llvm::raw_ostream &os) {
   const partition::Solution &s = *p.result.solution;
   Breakdown b = breakDown(p);
-  os << "target " << target.name << ": estimated " << milliseconds(s.cost) << " a run, "
+  os << "target " << p.target << ": estimated " << milliseconds(s.cost) << " a run, "
      << (s.optimal() ? "optimal under the cost model\n" : "optimum at least " + milliseconds(s.lowerBound) + "\n");
   for (size_t d = 0; d < b.devices.size(); ++d) {
     os << llvm::format("  %-22s%14s", p.problem.devices[d].name.c_str(), milliseconds(b.devices[d].cost).c_str()) << "  "
@@ -180,13 +180,13 @@ static void jsonCopies(const Placement &p, const Breakdown &b, llvm::json::OStre
   });
 }
 
-void printPlacementJson(const Placement &p, const TargetDescription &target, llvm::raw_ostream &os) {
+void printPlacementJson(const Placement &p, llvm::raw_ostream &os) {
   Breakdown b = breakDown(p);
   const partition::Solution &s = *p.result.solution;
   llvm::json::OStream json(os, 2);
   json.object([&] {
     json.attribute("format", "tessera-plan-report/1");
-    json.attribute("target", target.name);
+    json.attribute("target", p.target);
     json.attribute("estimate_ns", s.cost);
     json.attribute("lower_bound_ns", s.lowerBound);
     json.attribute("cpu_only_ns", costOrNull(p.result.cpuOnly));
@@ -203,7 +203,7 @@ void printPlacementJson(const Placement &p, const TargetDescription &target, llv
   os << "\n";
 }
 
-llvm::Error writePlacement(const Placement &p, const TargetDescription &target, StringRef folder) {
+llvm::Error writePlacement(const Placement &p, StringRef folder) {
   if (std::error_code ec = llvm::sys::fs::create_directories(folder))
     return llvm::createStringError(ec, "cannot make folder " + folder + ": " + ec.message());
   auto write = [&](StringRef name, llvm::function_ref<void(llvm::raw_ostream &)> print) {
@@ -214,9 +214,9 @@ llvm::Error writePlacement(const Placement &p, const TargetDescription &target, 
       return llvm::Error::success();
     });
   };
-  llvm::Error error = write("plan.txt", [&](llvm::raw_ostream &os) { printPlacement(p, target, os); });
+  llvm::Error error = write("plan.txt", [&](llvm::raw_ostream &os) { printPlacement(p, os); });
   if (!error)
-    error = write("plan.json", [&](llvm::raw_ostream &os) { printPlacementJson(p, target, os); });
+    error = write("plan.json", [&](llvm::raw_ostream &os) { printPlacementJson(p, os); });
   if (!error)
     error = write("problem.json", [&](llvm::raw_ostream &os) { os << p.problemText; });
   if (!error)

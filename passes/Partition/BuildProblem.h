@@ -11,7 +11,7 @@
 #ifndef TESSERA_PASSES_PARTITION_BUILDPROBLEM_H
 #define TESSERA_PASSES_PARTITION_BUILDPROBLEM_H
 
-#include "mlir/Dialect/Func/IR/FuncOp.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "passes/Partition/Solver.h"
 #include "targets/Target.h"
 

@@ -36,6 +36,7 @@ FailureOr<Placement> decidePlacement(func::FuncOp func, const TargetDescription 
     if (llvm::Error error = pinNode(model, target, pin, allowed))
       return func.emitError(toString(std::move(error)));
   Placement p;
+  p.target = target.name;
   p.problem = model.problem;
   p.devices = model.devices;
   p.assumedSizes = model.assumedSizes;

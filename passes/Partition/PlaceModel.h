@@ -17,6 +17,7 @@ struct PlaceOptions {
 
 /// What was decided, and against what. Stands on its own when the model is gone.
 struct Placement {
+  std::string target;
   partition::Problem problem;
   std::vector<PlacementDevice> devices; ///< parallel to the problem's
   partition::SolverResult result;       ///< with a solution

@@ -17,6 +17,7 @@ void addAudit(CLI::App &app, int &status);
 void addInspect(CLI::App &app, int &status);
 void addTargets(CLI::App &app, int &status);
 void addPartition(CLI::App &app, int &status);
+void addExplain(CLI::App &app, int &status);
 
 /// Prints diagnostics of `context` to stderr as "error: ...", "note: ...".
 void printDiagnostics(mlir::MLIRContext &context);

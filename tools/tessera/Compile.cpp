@@ -1,3 +1,4 @@
+#include "compiler/Report/PlacementReport.h"
 #include "tools/tessera/Commands.h"
 #include <cstdio>
 
@@ -11,6 +12,11 @@ void addCompile(CLI::App &app, int &status) {
   addModelOptions(*command, *options);
   command->add_option("-o,--output", options->output, "Bundle to write (atomically)");
   command->add_option("--variant", options->variants, "Only these ISA variants of the target. Repeatable");
+  command->add_option("--pin", options->pins, "Place a node's group: NODE=UNIT, a unit of the target. Repeatable")
+      ->allow_extra_args(false);
+  command->add_option("--report", options->reportFolder,
+                      "Folder for plan.txt, plan.json, problem.json, solution.json: what runs where and\n"
+                      "why, for a target with more than one unit");
   command->add_option("--depfile", options->depfile, "Write the files that were read, in Makefile syntax");
   command->add_option("--segment", options->segments, "UNIT=NODE,...: another device computes these nodes; for tests")
       ->group("");
@@ -24,7 +30,9 @@ void addCompile(CLI::App &app, int &status) {
 #include "compiler/Phase.def"
 #undef TESSERA_PHASE
   command->footer("Phases:\n" + phases +
-                  "\nExample:\n  tessera compile mobilenet.onnx -o mobilenet.tsr --target host-x86-64 --dim batch=1");
+                  "\nExample:\n  tessera compile mobilenet.onnx -o mobilenet.tsr --target host-x86-64 --dim batch=1\n"
+                  "  tessera compile mobilenet.onnx -o mobilenet.tsr --target rk3588-sim --report plan \\\n"
+                  "      --pin /features/0/Conv=cpu");
   command->callback([=, &status] {
     if (!to->empty()) {
       options->compileTo = parsePhase(*to);
@@ -52,6 +60,8 @@ void addCompile(CLI::App &app, int &status) {
       status = refused();
       return;
     }
+    if (!*quiet && result->placement)
+      printPlacement(*result->placement, llvm::errs());
     if (writes && !*quiet)
       fprintf(stderr, "%s: %.2f MB (constants %.2f MB, code %.0f KB), %u dispatches, %u kernels\n",
               options->output.c_str(), result->bundleBytes / 1e6, result->constantBytes / 1e6, result->codeBytes / 1e3,

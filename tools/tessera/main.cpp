@@ -100,6 +100,7 @@ int main(int argc, char **argv) {
   addInspect(app, status);
   addTargets(app, status);
   addPartition(app, status);
+  addExplain(app, status);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success &e) {
