@@ -26,6 +26,8 @@ public:
 
 private:
   LogicalResult formPlacementGroups();
+  void splitRefused();
+  bool splitAt(const SmallVector<Operation *> &ops, size_t at, bool front);
   void addDevices();
   void addStates();
   void addConversions();
@@ -34,6 +36,7 @@ private:
   void addGroup(const SmallVector<Operation *> &ops);
   void addModelOutputs();
   void addOptions(const SmallVector<Operation *> &ops, partition::Op &op, PlacementGroup &group);
+  Cost hostCost(ArrayRef<Operation *> ops) const;
   std::vector<std::string> faultsOf(const SmallVector<Operation *> &ops, const PlacementDevice &device) const;
   int tensorOf(Value v);
 
@@ -43,6 +46,9 @@ private:
   std::unique_ptr<onnx::ShapeAnalysis> shapes;
   std::optional<Sizes> sizes;
   std::vector<SmallVector<Operation *>> groups;
+  /// Of the part of a split group that may leave the CPU, what it adds to the
+  /// rest's cost there; by the part's first operator.
+  llvm::DenseMap<Operation *, Cost> addedCost;
   llvm::MapVector<Value, int> tensors;
   ModelProblem model;
 };
@@ -104,6 +110,17 @@ LogicalResult Builder::formPlacementGroups() {
     else if (lowering.live.contains(&op) && !op.hasTrait<OpTrait::IsTerminator>())
       add(llvm::make_range(Block::iterator(&op), std::next(Block::iterator(&op))));
   return success();
+}
+
+/// A reader of its own for each: then each island has all it needs.
+static void splitDequantisation(func::FuncOp func) {
+  SmallVector<Operation *> shared;
+  for (Operation &op : func.getBody().front())
+    if (op.getName().stripDialect() == "DequantizeLinear" && !op.use_empty() && !op.getResult(0).hasOneUse())
+      shared.push_back(&op);
+  for (Operation *op : shared)
+    for (OpOperand &use : llvm::make_early_inc_range(llvm::drop_begin(op->getResult(0).getUses())))
+      use.set(OpBuilder(op).clone(*op)->getResult(0));
 }
 
 void Builder::addDevices() {
@@ -198,21 +215,26 @@ static tosa::Precision tosaPrecision(Precision p) {
 
 /// The rules speak of operators; the backend has the last word on the group.
 std::vector<std::string> Builder::faultsOf(const SmallVector<Operation *> &ops, const PlacementDevice &device) const {
-  llvm::SetVector<std::string> faults;
+  std::vector<std::string> faults;
+  auto add = [&](std::string fault) {
+    if (!llvm::is_contained(faults, fault))
+      faults.push_back(std::move(fault));
+  };
   for (Operation *op : ops)
     for (const std::string &fault : placementFaults(target, device.unit, op, device.precision))
-      faults.insert(ops.size() > 1 ? (onnx::getNodeName(op) + ": " + fault).str() : fault);
+      add(ops.size() > 1 ? (onnx::getNodeName(op) + ": " + fault).str() : fault);
   if (faults.empty() && target.units[device.unit].backend == "tosa-ref") {
     cpu::Reasons reasons;
     if (failed(tosa::canLower(ops, tosaPrecision(device.precision), reasons)))
-      faults.insert(reasons.all.begin(), reasons.all.end());
+      for (const std::string &reason : reasons.all)
+        add(reason);
   }
-  std::vector<std::string> result(faults.begin(), faults.end());
-  return result;
+  return faults;
 }
 
 void Builder::addOptions(const SmallVector<Operation *> &ops, partition::Op &op, PlacementGroup &group) {
-  op.options.push_back({0, 0, 0, groupCostNs(target, 0, cpuPrecision(ops), ops, *sizes), 0});
+  auto added = addedCost.find(ops.front());
+  op.options.push_back({0, 0, 0, added == addedCost.end() ? hostCost(ops) : added->second, 0});
   for (int d = 1; d < int(model.devices.size()); ++d) {
     const PlacementDevice &device = model.devices[d];
     std::vector<std::string> faults = faultsOf(ops, device);
@@ -220,6 +242,48 @@ void Builder::addOptions(const SmallVector<Operation *> &ops, partition::Op &op,
       op.options.push_back({d, d, d, groupCostNs(target, device.unit, device.precision, ops, *sizes), 0});
     else
       group.refusals.push_back({unsigned(d), std::move(faults)});
+  }
+}
+
+Cost Builder::hostCost(ArrayRef<Operation *> ops) const {
+  return groupCostNs(target, 0, cpuPrecision(ops), ops, *sizes);
+}
+
+/// Splits a group before operator `at`: the front (or the back) may be placed
+/// elsewhere, the rest may not. On the CPU both are fused again, so the part that
+/// may leave is priced by what it adds to the other.
+bool Builder::splitAt(const SmallVector<Operation *> &ops, size_t at, bool front) {
+  auto first = ArrayRef<Operation *>(ops).take_front(at), second = ArrayRef<Operation *>(ops).drop_front(at);
+  if (first.empty() || second.empty())
+    return false;
+  Cost added = hostCost(ops) - hostCost(front ? second : first);
+  if (added <= 0)
+    return false;
+  addedCost[(front ? first : second).front()] = added;
+  groups.emplace_back(first.begin(), first.end());
+  groups.emplace_back(second.begin(), second.end());
+  return true;
+}
+
+/// A group that no device takes as a whole, but one takes up to its first
+/// refused operator, or from behind its last: these become two.
+void Builder::splitRefused() {
+  std::vector<SmallVector<Operation *>> before = std::move(groups);
+  groups.clear();
+  for (const SmallVector<Operation *> &ops : before) {
+    size_t front = 0, back = 0;
+    bool whole = ops.size() == 1;
+    for (size_t d = 1; d < model.devices.size() && !whole; ++d) {
+      auto refused = [&](Operation *op) {
+        return !placementFaults(target, model.devices[d].unit, op, model.devices[d].precision).empty();
+      };
+      whole = llvm::none_of(ops, refused);
+      front = std::max<size_t>(front, llvm::find_if(ops, refused) - ops.begin());
+      back = std::max<size_t>(back, std::find_if(ops.rbegin(), ops.rend(), refused) - ops.rbegin());
+    }
+    bool split = !whole && (front >= back ? splitAt(ops, front, true) : splitAt(ops, ops.size() - back, false));
+    if (!split)
+      groups.push_back(ops);
   }
 }
 
@@ -249,6 +313,8 @@ void Builder::addGroup(const SmallVector<Operation *> &ops) {
 }
 
 FailureOr<ModelProblem> Builder::run() {
+  if (llvm::any_of(target.units, [](const Unit &u) { return u.kind == UnitKind::Npu && u.supports(Precision::Int8); }))
+    splitDequantisation(func);
   bool assumed = false;
   auto analysis = onnx::ShapeAnalysis::run(func, &assumed);
   if (failed(analysis))
@@ -262,6 +328,7 @@ FailureOr<ModelProblem> Builder::run() {
     return failure();
   mergeIslands(groups, target);
   addDevices();
+  splitRefused();
   addStates();
   addConversions();
   addModelInputs();

@@ -48,7 +48,8 @@ struct BuildProblemOptions {
 };
 
 /// Fails, with a diagnostic, where the model cannot be compiled for the CPU.
-/// Types in `func` are refined; it is not changed otherwise.
+/// Types in `func` are refined, and a shared DequantizeLinear becomes one for
+/// each reader where a unit computes in integers.
 mlir::FailureOr<ModelProblem> buildProblem(mlir::func::FuncOp func, const TargetDescription &target,
                                            const BuildProblemOptions &options);
 

@@ -1,7 +1,11 @@
 #!/usr/bin/env python3
-"""Placement by value: solver and judge over problem files with known optima, when these stand beside the clone.
+"""Placement by value: public float models on two devices against onnxruntime, and solver and judge over problem files with known optima.
 
-usage: partition.py [--build DIR] [-v]
+usage: partition.py [--build DIR] [--target T] [--table FILE.md] [-v] [ID ...]
+
+A model is compiled for the target with its dimensions fixed, and run: every output within 1e-2 of its largest magnitude, since the target stores
+float16. The plan may not be dearer than the CPU alone or a greedy placement, and the judge must accept it. Where the CPU alone wins, the model is
+compiled once more with one node pinned to the other device. Problem files are those of the folder `shared`, when it stands beside the clone.
 """
 import argparse
 import json
@@ -10,9 +14,14 @@ import random
 import subprocess
 import sys
 import tempfile
+import time
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from harness import SHARED, Fault, Refused, Tally, Tools  # noqa: E402
+import fetch
+from harness import SHARED, Fault, Refused, Tally, Tools, error, oracle, plain
+from models import feeds_of
+
+LIMIT = 1e-2
+QUICK = ["dscnn_kws", "blazeface_front_128", "ppocr_cls"]
 
 
 def mutations(problem, solution, rng):
@@ -67,10 +76,84 @@ def instance(tools, tally, folder, known, tmp):
     tally.ok(known["file"], f"cost {solution['cost']}, {solution['status']}, {count} mutations refused")
 
 
+def fixed_dims(entry, path):
+    """--dim options that make every open input dimension a number."""
+    import onnx
+    sizes = entry["sizes"][0]
+    shapes = {v.name: v.type.tensor_type.shape.dim for v in onnx.load(path, load_external_data=False).graph.input}
+    for name, spec in entry["inputs"].items():
+        for axis, d in enumerate(spec["dims"]):
+            if isinstance(d, str) and not shapes[name][axis].HasField("dim_value"):
+                yield from ("--dim", f"{name}.{axis}={sizes[d]}")
+
+
+def placed(tools, entry, path, target, tmp, *pins):
+    """Compiles for the target, runs, compares; the plan's report."""
+    bundle, report = os.path.join(tmp, "model.tsr"), os.path.join(tmp, "report")
+    start = time.time()
+    options = [w for pin in pins for w in ("--pin", pin)]
+    tools.compile(path, bundle, "--target", target, "--report", report, *fixed_dims(entry, path), *options)
+    seconds = time.time() - start
+    plan = json.load(open(os.path.join(report, "plan.json")))
+    tools.call([tools.tessera, "partition", "--check", *(os.path.join(report, f) for f in ("problem.json", "solution.json"))])
+    feeds = feeds_of(entry, entry["sizes"][0], 4321)
+    want = [plain(v) for v in oracle(path).run(None, feeds)]
+    got = [plain(v) for v in tools.run(bundle, feeds, len(want))]
+    worst = 0.0
+    for i, (g, w) in enumerate(zip(got, want)):
+        e, why = error(g, w)
+        worst = max(worst, e)
+        if not e <= LIMIT:
+            raise Fault(f"output {i}: {why or f'error {e:.2e} over {LIMIT:g}'}")
+    return plan, worst, seconds
+
+
+def can_move(problem):
+    """An operator of the problem that could be elsewhere: the dearest on the CPU."""
+    able = [o for o in problem["ops"] if any(x[0] for x in o["opt"])]
+    return max(able, key=lambda o: o["opt"][0][3])["name"] if able else None
+
+
+def model(tools, tally, entry, path, target, rows):
+    """One public model, and its pinned split where the CPU wins."""
+    name = entry["id"]
+    with tempfile.TemporaryDirectory() as tmp:
+        try:
+            plan, worst, seconds = placed(tools, entry, path, target, tmp)
+            cost, others = plan["estimate_ns"], [plan[k] for k in ("cpu_only_ns", "most_accelerated_ns", "cheapest_in_order_ns")]
+            rows.append([name, len(plan["segments"]), len(plan["copies"]), plan["copy_bytes"]] + [f"{v / 1e6:.2f}" for v in [cost] + others]
+                        + [f"{worst:.1e}", f"{seconds:.1f}"])
+            if any(v is not None and cost > v for v in others):
+                raise Fault(f"the plan costs {cost} ns, simpler ones {others}")
+            tally.ok(name, f"{len(plan['segments'])} segments, {cost / 1e6:.2f} ms of {others[0] / 1e6:.2f} ms on the CPU alone, error {worst:.1e}")
+            if not plan["cpu_wins"]:
+                return
+            node = can_move(json.load(open(os.path.join(tmp, "report", "problem.json"))))
+            if node is None:
+                return tally.skip(name + ", pinned", "no node of it can run elsewhere")
+            device = plan["devices"][-1]["name"].split(":")[0]
+            plan, worst, seconds = placed(tools, entry, path, target, tmp, f"{node}={device}")
+            if not plan["segments"]:
+                raise Fault("pinned, but nothing is placed elsewhere")
+            tally.ok(name + ", pinned", f"{node} on {device}: {plan['estimate_ns'] / 1e6:.2f} ms, error {worst:.1e}")
+        except (Refused, Fault) as why:
+            tally.fail(name, why)
+
+
+def table(rows):
+    head = ["model", "segments", "copies", "bytes copied", "plan ms", "CPU only ms", "most accelerated ms", "in order ms", "largest error", "compile s"]
+    lines = [head, ["---"] * len(head)] + rows
+    return "\n".join("| " + " | ".join(str(v) for v in line) + " |" for line in lines) + "\n"
+
+
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build")
+    parser.add_argument("--target", default="rk3588-sim")
+    parser.add_argument("--models", default=fetch.MODELS)
+    parser.add_argument("--table")
     parser.add_argument("-v", "--verbose", action="store_true")
+    parser.add_argument("ids", nargs="*", help=f"'all' for every float model; {' '.join(QUICK)} by default")
     arguments = parser.parse_args()
     tools, tally = Tools(arguments.build), Tally(arguments.verbose)
     folder = os.path.join(SHARED, "partition", "instances")
@@ -80,6 +163,19 @@ def main():
                 instance(tools, tally, folder, known, tmp)
     else:
         tally.skip("instances", f"no {folder}")
+    ids, rows = arguments.ids or QUICK, []
+    os.makedirs(arguments.models, exist_ok=True)
+    for entry in fetch.manifest():
+        if "int8" in entry["kind"] or not (entry["id"] in ids or ids == ["all"]):
+            continue
+        try:
+            path = fetch.fetch(entry, arguments.models, os.path.join(arguments.models, "packages"))
+        except OSError as why:
+            tally.skip(entry["id"], str(why))
+            continue
+        model(tools, tally, entry, path, arguments.target, rows)
+        if arguments.table:
+            open(arguments.table, "w").write(table(rows))
     return tally.finish()
 
 
