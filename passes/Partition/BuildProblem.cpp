@@ -204,15 +204,6 @@ void Builder::addModelOutputs() {
   model.groups.emplace_back();
 }
 
-static tosa::Precision tosaPrecision(Precision p) {
-  switch (p) {
-  case Precision::F32: return tosa::Precision::F32;
-  case Precision::F16: return tosa::Precision::F16;
-  case Precision::Int8: return tosa::Precision::Int8;
-  }
-  llvm_unreachable("every precision is listed");
-}
-
 /// The rules speak of operators; the backend has the last word on the group.
 std::vector<std::string> Builder::faultsOf(const SmallVector<Operation *> &ops, const PlacementDevice &device) const {
   std::vector<std::string> faults;
@@ -225,7 +216,7 @@ std::vector<std::string> Builder::faultsOf(const SmallVector<Operation *> &ops, 
       add(ops.size() > 1 ? (onnx::getNodeName(op) + ": " + fault).str() : fault);
   if (faults.empty() && target.units[device.unit].backend == "tosa-ref") {
     cpu::Reasons reasons;
-    if (failed(tosa::canLower(ops, tosaPrecision(device.precision), reasons)))
+    if (failed(tosa::canLower(ops, device.precision, reasons)))
       for (const std::string &reason : reasons.all)
         add(reason);
   }

@@ -42,15 +42,6 @@ private:
 
 } // namespace
 
-static tosa::Precision tosaPrecision(Precision p) {
-  switch (p) {
-  case Precision::F32: return tosa::Precision::F32;
-  case Precision::F16: return tosa::Precision::F16;
-  case Precision::Int8: return tosa::Precision::Int8;
-  }
-  llvm_unreachable("every precision is listed");
-}
-
 /// The tensor with `element` for its elements: what was computed so already, or
 /// one conversion on the CPU for all who ask.
 Value Materialiser::inForm(Value v, Type element) {
@@ -126,7 +117,7 @@ void Materialiser::connectResults(tsr::SegmentOp segment, const tosa::Segment &l
 
 LogicalResult Materialiser::build(const Part &part) {
   tosa::Reasons reasons;
-  auto lowered = tosa::buildSegment(part.ops, tosaPrecision(part.device.precision), reasons);
+  auto lowered = tosa::buildSegment(part.ops, part.device.precision, reasons);
   if (failed(lowered)) {
     InFlightDiagnostic diag = part.ops.front()->emitError("segment from node '")
                               << onnx::getNodeName(part.ops.front()) << "' to node '"
