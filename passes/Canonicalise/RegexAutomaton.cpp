@@ -31,11 +31,38 @@ Set complement(Set s) {
 /// What is not served ends the compilation.
 struct Unserved {};
 
+/// What must hold at a place for a node's empty moves.
+enum class Assertion { None, Begin, End, Word, NotWord };
+/// What is before or after a place.
+enum class Beside { Nothing, Word, Other };
+
+const Set &wordSet() {
+  static const Set words = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
+  return words;
+}
+bool contains(const Set &s, int32_t c) {
+  return std::any_of(s.begin(), s.end(), [&](auto &r) { return r.first <= c && c <= r.second; });
+}
+Beside besideOf(int32_t c) { return contains(wordSet(), c) ? Beside::Word : Beside::Other; }
+
+bool holds(Assertion a, Beside before, Beside after) {
+  bool boundary = (before == Beside::Word) != (after == Beside::Word);
+  switch (a) {
+  case Assertion::None: return true;
+  case Assertion::Begin: return before == Beside::Nothing;
+  case Assertion::End: return after == Beside::Nothing;
+  case Assertion::Word: return boundary;
+  case Assertion::NotWord: return !boundary;
+  }
+  return false;
+}
+
 /// Thompson's construction: each node has a set and one successor, or up to two
 /// empty moves.
 class Nfa {
 public:
   struct Node {
+    Assertion assertion = Assertion::None;
     Set set;
     int to = -1;
     int empty[2] = {-1, -1};
@@ -63,6 +90,12 @@ public:
     int a = node(), b = node();
     nodes[a].set = std::move(set);
     nodes[a].to = b;
+    return {a, b};
+  }
+  Part where(Assertion assertion) {
+    int a = node(), b = node();
+    nodes[a].assertion = assertion;
+    link(a, b);
     return {a, b};
   }
   Part then(Part a, Part b) {
@@ -96,8 +129,6 @@ public:
   Parser(const std::vector<int32_t> &text, Nfa &nfa) : text(text), nfa(nfa) {}
 
   Nfa::Part all() {
-    if (peek() == '^')
-      ++at;
     Nfa::Part p = alternatives();
     if (at != text.size())
       throw Unserved();
@@ -123,13 +154,8 @@ private:
 
   Nfa::Part sequence() {
     Nfa::Part p = nfa.nothing();
-    while (at < text.size() && peek() != '|' && peek() != ')') {
-      if (peek() == '$' && at + 1 == text.size()) {
-        ++at;
-        break;
-      }
+    while (at < text.size() && peek() != '|' && peek() != ')')
       p = nfa.then(p, repeated());
-    }
     return p;
   }
 
@@ -222,8 +248,14 @@ private:
     case '.':
       return nfa.one(complement({{'\n', '\n'}}));
     case '\\':
+      if (peek() == 'b' || peek() == 'B')
+        return nfa.where(take() == 'b' ? Assertion::Word : Assertion::NotWord);
       return nfa.one(escape());
-    case '*': case '+': case '?': case '{': case '}': case ')': case '^': case '$':
+    case '^':
+      return nfa.where(Assertion::Begin);
+    case '$':
+      return nfa.where(Assertion::End);
+    case '*': case '+': case '?': case '{': case '}': case ')':
       throw Unserved();
     default:
       return nfa.one({{c, c}});
@@ -232,8 +264,7 @@ private:
 
   Set escape() {
     int32_t c = take();
-    Set digits = {{'0', '9'}}, words = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}},
-        spaces = {{'\t', '\n'}, {'\f', '\r'}, {' ', ' '}};
+    Set digits = {{'0', '9'}}, words = wordSet(), spaces = {{'\t', '\n'}, {'\f', '\r'}, {' ', ' '}};
     switch (c) {
     case 'd': return digits;
     case 'D': return complement(digits);
@@ -284,11 +315,14 @@ private:
   size_t at = 0;
 };
 
-std::vector<int> closure(const Nfa &nfa, std::vector<int> from) {
+/// All nodes that are reached by empty moves at a place.
+std::vector<int> closure(const Nfa &nfa, std::vector<int> from, Beside before, Beside after) {
   std::set<int> seen(from.begin(), from.end());
   while (!from.empty()) {
     int n = from.back();
     from.pop_back();
+    if (!holds(nfa.nodes[n].assertion, before, after))
+      continue;
     for (int m : nfa.nodes[n].empty)
       if (m >= 0 && seen.insert(m).second)
         from.push_back(m);
@@ -296,19 +330,33 @@ std::vector<int> closure(const Nfa &nfa, std::vector<int> from) {
   return {seen.begin(), seen.end()};
 }
 
-RegexAutomaton determinise(const Nfa &nfa, Nfa::Part whole) {
-  RegexAutomaton out;
+/// Where the classes of code points begin.
+std::vector<int32_t> classBounds(const Nfa &nfa) {
   std::set<int32_t> bounds;
-  for (const Nfa::Node &n : nfa.nodes)
-    for (auto [lo, hi] : n.set) {
+  auto add = [&](const Set &set) {
+    for (auto [lo, hi] : set) {
       bounds.insert(lo);
       bounds.insert(hi + 1);
     }
+  };
+  for (const Nfa::Node &n : nfa.nodes) {
+    add(n.set);
+    if (n.assertion == Assertion::Word || n.assertion == Assertion::NotWord)
+      add(wordSet());
+  }
   bounds.erase(0);
-  out.bounds.assign(bounds.begin(), bounds.end());
-  std::map<std::vector<int>, int> numbers;
-  std::vector<std::vector<int>> states;
-  auto number = [&](std::vector<int> s) {
+  return {bounds.begin(), bounds.end()};
+}
+
+/// A state is the nodes that the last code point led to, and what it was: the
+/// empty moves from there wait for the next one, which assertions may look at.
+RegexAutomaton determinise(const Nfa &nfa, Nfa::Part whole) {
+  RegexAutomaton out;
+  out.bounds = classBounds(nfa);
+  using State = std::pair<std::vector<int>, Beside>;
+  std::map<State, int> numbers;
+  std::vector<State> states;
+  auto number = [&](State s) {
     auto [it, fresh] = numbers.try_emplace(s, states.size());
     if (fresh)
       states.push_back(std::move(s));
@@ -316,20 +364,19 @@ RegexAutomaton determinise(const Nfa &nfa, Nfa::Part whole) {
       throw Unserved();
     return it->second;
   };
-  number(closure(nfa, {whole.begin}));
+  number({{whole.begin}, Beside::Nothing});
   for (size_t s = 0; s < states.size(); ++s) {
-    std::vector<int> here = states[s];
-    out.accepts.push_back(std::find(here.begin(), here.end(), whole.end) != here.end());
+    auto [nodes, before] = states[s];
+    std::vector<int> last = closure(nfa, nodes, before, Beside::Nothing);
+    out.accepts.push_back(std::find(last.begin(), last.end(), whole.end) != last.end());
     for (size_t k = 0; k <= out.bounds.size(); ++k) {
       int32_t c = k == 0 ? 0 : out.bounds[k - 1];
-      std::vector<int> to;
-      for (int n : here)
-        for (auto [lo, hi] : nfa.nodes[n].set)
-          if (lo <= c && c <= hi) {
-            to.push_back(nfa.nodes[n].to);
-            break;
-          }
-      out.next.push_back(number(closure(nfa, to)));
+      Beside beside = besideOf(c);
+      std::set<int> to;
+      for (int n : closure(nfa, nodes, before, beside))
+        if (contains(nfa.nodes[n].set, c))
+          to.insert(nfa.nodes[n].to);
+      out.next.push_back(number({{to.begin(), to.end()}, beside}));
     }
   }
   return out;
