@@ -198,9 +198,8 @@ FailureOr<CompileResult> compile(const CompileOptions &options, MLIRContext *con
       return failure();
   }
 
-  if (failed(wrapNamedNodes(func, options.segments)))
-    return failure();
-  if (failed(partitionModel(options, *target, func, result)))
+  if (failed(options.segments.empty() ? partitionModel(options, *target, func, result)
+                                      : wrapNamedNodes(func, options.segments)))
     return failure();
   if (stopsAfter(options, Phase::Partition))
     return result;

@@ -121,6 +121,8 @@ void printPlacement(const Placement &p, llvm::raw_ostream &os) {
   printAgainst(p, "cheapest in order", p.result.inOrder, os);
   if (p.cpuWins())
     os << "the CPU alone is fastest: nothing is placed elsewhere\n";
+  if (llvm::any_of(b.segments, [&](const SegmentRow &row) { return p.devices[row.device].precision == Precision::F16; }))
+    os << "float16 holds magnitudes up to 65504: larger ones become infinite in a segment that stores it\n";
   if (p.assumedSizes)
     os << "open dimensions were priced at their least value; fix them with --dim for a better estimate\n";
   for (size_t i = 0; i < b.segments.size(); ++i) {

@@ -37,7 +37,7 @@ private:
   void addModelOutputs();
   void addOptions(const SmallVector<Operation *> &ops, partition::Op &op, PlacementGroup &group);
   Cost hostCost(ArrayRef<Operation *> ops) const;
-  std::vector<std::string> faultsOf(const SmallVector<Operation *> &ops, const PlacementDevice &device) const;
+  std::vector<std::string> faultsOf(const SmallVector<Operation *> &ops, const PlacementDevice &device);
   int tensorOf(Value v);
 
   func::FuncOp func;
@@ -45,6 +45,7 @@ private:
   const BuildProblemOptions &options;
   std::unique_ptr<onnx::ShapeAnalysis> shapes;
   std::optional<Sizes> sizes;
+  PlacementJudge judge;
   std::vector<SmallVector<Operation *>> groups;
   /// Of the part of a split group that may leave the CPU, what it adds to the
   /// rest's cost there; by the part's first operator.
@@ -205,14 +206,14 @@ void Builder::addModelOutputs() {
 }
 
 /// The rules speak of operators; the backend has the last word on the group.
-std::vector<std::string> Builder::faultsOf(const SmallVector<Operation *> &ops, const PlacementDevice &device) const {
+std::vector<std::string> Builder::faultsOf(const SmallVector<Operation *> &ops, const PlacementDevice &device) {
   std::vector<std::string> faults;
   auto add = [&](std::string fault) {
     if (!llvm::is_contained(faults, fault))
       faults.push_back(std::move(fault));
   };
   for (Operation *op : ops)
-    for (const std::string &fault : placementFaults(target, device.unit, op, device.precision))
+    for (const std::string &fault : judge.faults(target, device.unit, op, device.precision))
       add(ops.size() > 1 ? (onnx::getNodeName(op) + ": " + fault).str() : fault);
   if (faults.empty() && target.units[device.unit].backend == "tosa-ref") {
     cpu::Reasons reasons;
@@ -266,7 +267,7 @@ void Builder::splitRefused() {
     bool whole = ops.size() == 1;
     for (size_t d = 1; d < model.devices.size() && !whole; ++d) {
       auto refused = [&](Operation *op) {
-        return !placementFaults(target, model.devices[d].unit, op, model.devices[d].precision).empty();
+        return !judge.faults(target, model.devices[d].unit, op, model.devices[d].precision).empty();
       };
       whole = llvm::none_of(ops, refused);
       front = std::max<size_t>(front, llvm::find_if(ops, refused) - ops.begin());
