@@ -7,14 +7,16 @@ Each model is compiled with nodes wrapped into segments, and run on two sets of 
 processor's memory poisoned while they work and not. The oracle is onnxruntime without optimisation, which knows nothing of the split.
 """
 import argparse
+import glob
 import json
 import os
 import re
+import shutil
 import sys
 import tempfile
 
 from graphs import build, feeds_of
-from harness import Fault, Refused, Tally, Tools, error, oracle
+from harness import TOP, Fault, Refused, Tally, Tools, error, oracle
 
 SPLITS = []
 
@@ -84,12 +86,41 @@ def check(tools, name, text, segments, copies, limit, shapes, low, high):
                         raise Fault(f"run {k} {' '.join(mode)}: output {i}: {why or f'error {e:.2e} over {limit:g}'}")
 
 
+def threads(tools, tally):
+    """tsr-run under ThreadSanitizer: the interpreter, the devices' threads and the workers of kernels at once."""
+    import onnx
+    compiler = shutil.which("clang++-22") or shutil.which("clang++")
+    if not compiler:
+        return tally.skip("threads", "no clang++ for ThreadSanitizer")
+    name, text, segments = next(s[:3] for s in SPLITS if s[0] == "beside")
+    sources = [f for folder in ("tools/tsr-run", "runtime-stub/platform/posix", "runtime-stub/src") for f in glob.glob(os.path.join(TOP, folder, "*.cpp"))]
+    with tempfile.TemporaryDirectory() as tmp:
+        watched, path, bundle = (os.path.join(tmp, f) for f in ("tsr-run", "m.onnx", "m.tsr"))
+        tools.call([compiler, "-std=c++20", "-O1", "-g", "-fsanitize=thread", "-DTSR_HOSTED", "-I", TOP, "-pthread", *sorted(sources), "-o", watched])
+        model = build(name, text, 21)
+        for node in model.graph.node:
+            node.name = node.output[0]
+        onnx.save(model, path)
+        tools.compile(path, bundle, *(word for s in segments for word in ("--segment", s)))
+        feeds = feeds_of(model, None, 1, None, None)
+        want = oracle(path).run(None, feeds)
+        for more in ([], ["--threads", "2"], ["--poison"]):
+            trace = os.path.join(tmp, "trace.json")
+            got = tools.run(bundle, feeds, len(want), "--bench", "50", "--trace", trace, *more, runner=[watched])  # a race ends with status 66
+            worst = max(error(g, w)[0] for g, w in zip(got, want))
+            events = json.load(open(trace))["traceEvents"]
+            devices = {e["args"]["device"] for e in events if e["cat"] not in ("launch", "fence")}
+            if not worst <= 1e-5 or devices != {"cpu", "npu"}:
+                raise Fault(f"{more}: error {worst:.2e}, work done by {sorted(devices)}")
+    tally.ok("threads")
+
+
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("--build")
     ap.add_argument("--only", default="")
     a = ap.parse_args()
-    tools, tally = Tools(a.build, timeout=120), Tally()
+    tools, tally = Tools(a.build, timeout=600), Tally()
     for s in SPLITS:
         if not re.search(a.only, s[0]):
             continue
@@ -100,6 +131,11 @@ def main():
             tally.fail(s[0], f"refused: {why}")
         except Fault as why:
             tally.fail(s[0], str(why))
+    if re.search(a.only, "threads"):
+        try:
+            threads(tools, tally)
+        except (Refused, Fault) as why:
+            tally.fail("threads", str(why))
     return tally.finish()
 
 

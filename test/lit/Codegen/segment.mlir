@@ -66,3 +66,34 @@ func.func @dead(%x: tensor<2xf32>) -> tensor<2xf32> {
   %2 = "onnx.Relu"(%x) : (tensor<2xf32>) -> tensor<2xf32>
   return %2 : tensor<2xf32>
 }
+
+// -----
+
+// What reads a segment's result comes after what can run beside the device, but
+// not after another segment that needs it.
+// CHECK-LABEL: func.func @beside
+// CHECK: %[[A:.*]] = tsr.segment "npu"(%arg0)
+// CHECK: tsr.dispatch softmax(%arg1)
+// CHECK: %[[B:.*]] = tsr.dispatch elementwise(%[[A]])
+// CHECK: %[[C:.*]] = tsr.segment "npu"(%[[B]])
+// CHECK: tsr.dispatch reduction(%arg1)
+// CHECK: tsr.dispatch softmax(%[[C]])
+func.func @beside(%x: tensor<2x3xf32>, %z: tensor<2x3xf32>)
+    -> (tensor<2x3xf32>, tensor<2x3xf32>, tensor<2x1xf32>) {
+  %0 = tsr.segment "npu"(%x) {device = 1 : i64} : (tensor<2x3xf32>) -> tensor<2x3xf32> {
+  ^bb0(%a: tensor<2x3xf32>):
+    %7 = "onnx.Exp"(%a) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+    tsr.yield %7 : tensor<2x3xf32>
+  }
+  %1 = "onnx.Tanh"(%0) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  %2 = "onnx.Softmax"(%z) {axis = -1 : i64} : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  %3 = tsr.segment "npu"(%1) {device = 1 : i64} : (tensor<2x3xf32>) -> tensor<2x3xf32> {
+  ^bb0(%a: tensor<2x3xf32>):
+    %7 = "onnx.Exp"(%a) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+    tsr.yield %7 : tensor<2x3xf32>
+  }
+  %4 = "onnx.Softmax"(%3) {axis = -1 : i64} : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  %axes = "onnx.Constant"() {value = dense<1> : tensor<1xi64>} : () -> tensor<1xi64>
+  %5 = "onnx.ReduceMax"(%z, %axes) {keepdims = 1 : i64} : (tensor<2x3xf32>, tensor<1xi64>) -> tensor<2x1xf32>
+  return %4, %2, %5 : tensor<2x3xf32>, tensor<2x3xf32>, tensor<2x1xf32>
+}

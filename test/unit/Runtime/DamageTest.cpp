@@ -6,6 +6,7 @@
 
 #include <blake2.h>
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 #include <filesystem>
 #include <fstream>
 #include <random>
@@ -15,8 +16,9 @@ using namespace tessera::test;
 
 namespace {
 
-/// Small, but with constants, code, several commands and all kinds of tables.
-PlanMaker smallPlan() {
+/// Small, but with constants, code, several commands and all kinds of tables;
+/// with `devices` also a launch, its artefact, and the copies around it.
+PlanMaker smallPlan(bool devices = false) {
   PlanMaker m;
   uint32_t n = m.prepare(ScalarOp::InputDim, 0, 0);
   uint32_t four = m.prepare(ScalarOp::Constant, kNone, kNone, 4);
@@ -31,6 +33,20 @@ PlanMaker smallPlan() {
   m.dispatch("add_f32", {x, w, t}, {n});
   m.dispatch("add_f32", {t, w, out}, {n});
   m.plan.strings = {"a message"};
+  if (devices) {
+    m.plan.devices.push_back({"npu", "segments"});
+    m.plan.pools.push_back({"npu", 1, 0, 64, false});
+    static const char artefact[] = "what a tool chain made of it";
+    m.plan.artefacts.push_back({"part", artefact, sizeof(artefact)});
+    uint32_t d = m.buffer(BufferKind::Temporary, 0, bytes),
+             r = m.buffer(BufferKind::Temporary, 0, bytes);
+    m.plan.buffers[d].pool = m.plan.buffers[r].pool = 2;
+    m.command({.kind = CommandKind::Copy, .a = out, .b = d, .c = bytes});
+    m.command({.kind = CommandKind::Launch, .a = 1, .b = 1, .c = 0, .d = 0, .e = 0});
+    m.plan.commands[m.dispatch("add_f32", {d, w, r}, {n})].device = 1;
+    m.command({.kind = CommandKind::Fence, .a = 1});
+    m.command({.kind = CommandKind::Copy, .a = r, .b = out, .c = bytes});
+  }
   m.plan.provenanceOptions = {"--dim", "n=0..4"};
   m.plan.modelHash = "0123";
   m.plan.target = "host";
@@ -52,19 +68,23 @@ void seal(std::string &bytes) {
 } // namespace
 
 TEST_CASE("every changed byte is refused", "[damage]") {
-  std::string good = smallPlan().bundle();
+  bool devices = GENERATE(false, true);
+  std::string good = smallPlan(devices).bundle();
   Run run(good);
   REQUIRE(run.start({{4}}) == TSR_OK);
   run.fill<float>(0, {0, 0, 0, 1});
   REQUIRE(run.run() == TSR_OK);
-  CHECK(run.output<float>(0) == std::vector<float>{2, 4, 6, 9});
+  CHECK(run.output<float>(0) ==
+        (devices ? std::vector<float>{3, 6, 9, 13}
+                 : std::vector<float>{2, 4, 6, 9}));
   auto *bytes = static_cast<uint8_t *>(run.image.data());
   size_t accepted = 0;
   for (size_t i = 0; i < good.size(); ++i) {
     // Padding is long: all of it within 4 KiB of something, the rest sampled.
     bool padding = good[i] == 0 && i > 4096 && good[i - 1] == 0 &&
                    i % 61 != 0 && good.find_first_not_of('\0', i) > i + 4096;
-    if (padding)
+    // With devices, what differs: the manifest, and the artefact at the end.
+    if (padding || (devices && i > 8192 && i + 64 < good.size()))
       continue;
     for (uint8_t flip : {uint8_t(1 << (i % 8)), uint8_t(0xff)}) {
       bytes[i] ^= flip;
@@ -81,7 +101,7 @@ TEST_CASE("every changed byte is refused", "[damage]") {
 }
 
 TEST_CASE("truncated and extended bundles are refused", "[damage]") {
-  std::string good = smallPlan().bundle();
+  std::string good = smallPlan(GENERATE(false, true)).bundle();
   Run run(good);
   size_t accepted = 0;
   for (int i = 0; i < 200; ++i) {
@@ -101,7 +121,7 @@ TEST_CASE("a manifest that lies with a valid hash is refused or harmless",
           "[damage]") {
   // Bytes of the manifest are changed and the hash renewed: the structure
   // checks stand alone now. What still opens must run or refuse, but not crash.
-  std::string good = smallPlan().bundle();
+  std::string good = smallPlan(GENERATE(false, true)).bundle();
   uint64_t manifestBytes;
   std::memcpy(&manifestBytes, good.data() + format::kManifestBytesAt, 8);
   std::mt19937 random(1);
