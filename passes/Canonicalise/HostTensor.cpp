@@ -236,6 +236,31 @@ int64_t HostTensor::integer(int64_t i) const {
   }
 }
 
+/// Rounds to nearest even; weights of whole models pass here.
+static uint16_t toF16(double v) {
+  uint64_t bits = llvm::bit_cast<uint64_t>(v), fraction = bits & ((uint64_t(1) << 52) - 1);
+  uint16_t sign = bits >> 48 & 0x8000;
+  int exponent = (int)(bits >> 52 & 0x7ff) - 1023;
+  if (exponent == 1024) // NaN stays one, quiet
+    return sign | 0x7c00 | (fraction ? 0x200 | fraction >> 42 : 0);
+  if (exponent > 15)
+    return sign | 0x7c00;
+  int drop = 42;
+  uint64_t kept = fraction;
+  if (exponent < -14) { // subnormal: the leading one becomes explicit
+    drop += -14 - exponent;
+    kept |= uint64_t(1) << 52;
+    if (drop > 53)
+      return sign;
+  } else {
+    kept |= (uint64_t)(exponent + 15) << 52;
+  }
+  uint64_t rest = kept & ((uint64_t(1) << drop) - 1), half = uint64_t(1) << (drop - 1);
+  kept >>= drop;
+  kept += rest > half || (rest == half && (kept & 1)); // may carry into the exponent
+  return sign | (uint16_t)kept;
+}
+
 void HostTensor::setReal(int64_t i, double v) {
   char *p = owned->data() + i * bytesEach;
   if (elementType.isF32())
@@ -244,6 +269,8 @@ void HostTensor::setReal(int64_t i, double v) {
     return store(p, v);
   if (elementType.isBF16())
     return store(p, toBf16(v));
+  if (elementType.isF16())
+    return store(p, toF16(v));
   auto f = cast<FloatType>(elementType);
   APFloat a(v);
   bool lost;

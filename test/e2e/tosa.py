@@ -51,12 +51,11 @@ graph("attention", "g (float[2,3,9,8] q, float[2,3,8,11] k, float[2,3,11,8] v) =
 graph("maxpool_ceil", "g (float[1,3,13,14] x) => (float y) { y = MaxPool<kernel_shape=[3,3], strides=[2,2], ceil_mode=1, pads=[1,0,1,0]>(x) }")
 graph("avgpool_count_pad", "g (float[1,3,13,14] x) => (float y, float z) { y = AveragePool<kernel_shape=[3,2], strides=[2,1], pads=[1,1,1,0], count_include_pad=1>(x) z = AveragePool<kernel_shape=[3,2], pads=[1,1,1,0]>(x) }")
 graph("global_pools", "g (float[2,9,5,3] x) => (float y, float z) { y = GlobalAveragePool(x) z = GlobalMaxPool(x) }")
-for activation in ("Exp", "Erf", "Tanh", "Sigmoid", "Relu", "Abs", "Neg", "Floor", "Ceil", "LeakyRelu<alpha=0.2>", "HardSigmoid", "HardSwish", "Gelu<approximate=\"tanh\">",
-                   "Elu", "Softplus", "Mish", "Sin", "Cos"):
-    opset = 22 if activation == "HardSwish" else 21
-    graph("unary_" + activation.split("<")[0], f"g (float[2,3,5,4] x) => (float y) {{ y = {activation}(x) }}", opset=opset)
-for pair in ("Add", "Sub", "Mul", "Max", "Min"):
-    graph("binary_" + pair, f"g (float[2,3,5,4] x, float[3,1,4] z) => (float y, float u) {{ y = {pair}(x, z) u = {pair}(z, $[1]) }}")
+ACTIVATIONS = ("Exp", "Erf", "Tanh", "Sigmoid", "Relu", "Abs", "Neg", "Floor", "Ceil", "LeakyRelu<alpha=0.2>", "HardSigmoid", "HardSwish", "Gelu", "Gelu<approximate=\"tanh\">",
+               "Elu", "Softplus", "Mish", "Sin", "Cos")
+graph("activations", "g (float[2,3,5,4] x) => (" + ", ".join(f"float y{i}" for i in range(len(ACTIVATIONS))) + ") {"
+      + " ".join(f"y{i} = {a}(x)" for i, a in enumerate(ACTIVATIONS)) + " }", opset=22)
+graph("arithmetic", "g (float[2,3,5,4] x, float[3,1,4] z) => (float a, float b, float c, float d, float e, float f) { a = Add(x, z) b = Sub(z, x) c = Mul(x, $[4]) d = Max(x, z) e = Min(x, z) f = Mul(z, $[1]) }")
 graph("roots_and_quotients", "g (float[2,3,5,4] x, float[3,1,4] z) => (float a, float b, float c, float d) { e = Exp(x) a = Div(z, e) b = Sqrt(e) l = Log(e) two = Constant<value = float {2.0}>() c = Pow(l, two) d = Reciprocal(e) }")
 graph("select", "g (float[2,3,5,4] x, float[3,1,4] z) => (float y, bool b) { b = Less(x, z) c = GreaterOrEqual(x, $[1]) d = And(b, c) n = Not(d) y = Where(n, x, z) }")
 graph("clip", "g (float[5,6] x) => (float y) { lo = Constant<value = float {-0.5}>() hi = Constant<value = float {0.7}>() y = Clip(x, lo, hi) }")

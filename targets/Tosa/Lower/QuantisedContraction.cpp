@@ -12,17 +12,21 @@ using namespace mlir;
 
 namespace tessera::tosa {
 
-/// The step of which all of `v` are multiples by at most 127; 0 if there is none.
+/// The step of which all of `v` are multiples by an int8; 0 if there is none.
 static double stepOf(ArrayRef<double> v) {
   double most = 0;
   for (double x : v)
     most = std::max(most, std::abs(x));
   if (most == 0)
     return 1;
-  constexpr double slack = 1e-4; // floats are off by 2^-24 of 127 at most
-  for (int k = 1; k <= 127; ++k) {
+  constexpr double slack = 1e-4; // floats are off by 2^-24 of 128 at most
+  for (int k = 1; k <= 128; ++k) {
     double step = most / k;
-    if (llvm::all_of(v, [&](double x) { return std::abs(x / step - std::nearbyint(x / step)) < slack; }))
+    auto fits = [&](double x) {
+      double q = std::nearbyint(x / step);
+      return std::abs(x / step - q) < slack && q <= 127;
+    };
+    if (llvm::all_of(v, fits))
       return step;
   }
   return 0;
@@ -42,7 +46,7 @@ std::optional<QuantisedWeight> quantiseWeight(Lowerer &l, const HostTensor &w, i
   for (int64_t c = 0; c < channels; ++c) {
     double step = stepOf(values[c]);
     if (step == 0) {
-      l.no() << "channel " << c << " of the weight has no step of which all its values are multiples by up to 127";
+      l.no() << "channel " << c << " of the weight has no step of which all its values are multiples by an int8";
       return std::nullopt;
     }
     q.scale.push_back(step);
