@@ -279,7 +279,12 @@ void Builder::splitRefused() {
   }
 }
 
+/// A name for people: of what is not merely quantisation, if there is such.
 static std::string labelOf(ArrayRef<Operation *> ops) {
+  for (Operation *op : ops)
+    if (StringRef name = onnx::getNodeName(op);
+        !name.empty() && !op->getName().getStringRef().ends_with_insensitive("quantizeLinear"))
+      return name.str();
   for (Operation *op : ops)
     if (StringRef name = onnx::getNodeName(op); !name.empty())
       return name.str();

@@ -68,16 +68,41 @@ static bool isConvex(ArrayRef<Operation *> ops) {
   return true;
 }
 
-void mergeIslands(Groups &groups, const TargetDescription &target) {
+static llvm::DenseMap<Operation *, int> numberGroups(const Groups &groups) {
   llvm::DenseMap<Operation *, int> groupOf;
-  bool quantised = false;
   for (auto [g, ops] : llvm::enumerate(groups))
-    for (Operation *op : ops) {
+    for (Operation *op : ops)
       groupOf[op] = int(g);
-      quantised |= isQuantisation(op);
+  return groupOf;
+}
+
+static void sortGroup(llvm::SmallVector<Operation *> &ops) {
+  llvm::sort(ops, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
+}
+
+static void moveDequantisationToReaders(Groups &groups) {
+  auto groupOf = numberGroups(groups);
+  for (size_t g = 0; g < groups.size(); ++g)
+    for (Operation *op : SmallVector<Operation *>(groups[g])) {
+      if (op->getName().stripDialect() != "DequantizeLinear" || !op->getResult(0).hasOneUse())
+        continue;
+      auto reader = groupOf.find(*op->getUsers().begin());
+      if (reader == groupOf.end() || reader->second == int(g))
+        continue;
+      llvm::erase(groups[g], op);
+      groups[reader->second].push_back(op);
+      groupOf[op] = reader->second;
     }
-  if (!quantised)
+  llvm::erase_if(groups, [](const auto &ops) { return ops.empty(); });
+  llvm::for_each(groups, sortGroup);
+}
+
+void mergeIslands(Groups &groups, const TargetDescription &target) {
+  bool integers = llvm::any_of(llvm::drop_begin(target.units), [](const Unit &u) { return u.supports(Precision::Int8); });
+  if (!integers || llvm::none_of(groups, [](const auto &ops) { return llvm::any_of(ops, isQuantisation); }))
     return;
+  moveDequantisationToReaders(groups);
+  auto groupOf = numberGroups(groups);
   std::vector<char> serves;
   for (ArrayRef<Operation *> ops : groups)
     serves.push_back(integersServe(ops, target));
@@ -99,7 +124,7 @@ void mergeIslands(Groups &groups, const TargetDescription &target) {
       joined[op] = int(island);
   Groups result;
   for (auto &[island, ops] : islands) {
-    llvm::sort(ops, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
+    sortGroup(ops);
     if (!floatsCross(ops, joined) && isConvex(ops)) {
       result.push_back(ops);
       continue;

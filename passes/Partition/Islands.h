@@ -14,7 +14,9 @@
 
 namespace tessera {
 
-/// Joins groups that float tensors connect, where some unit of the target that
+/// Moves each DequantizeLinear with one reader to its reader's group: the CPU fuses
+/// it behind what it reads, where it would let a float cross the border. Then
+/// joins groups that float tensors connect, where some unit of the target that
 /// computes in integers takes all of their operators, no float tensor crosses
 /// the border of the whole, and no path leaves it and comes back.
 void mergeIslands(std::vector<llvm::SmallVector<mlir::Operation *>> &groups, const TargetDescription &target);
