@@ -81,7 +81,35 @@ private:
 };
 } // namespace
 
+/// LLVM's parser recurses into nested collections. A level takes a bracket, or a
+/// column of a line; both are bounded here, so that its stack is.
+static bool isTooDeep(StringRef text, Faults &faults) {
+  constexpr size_t maxLine = 4096;
+  constexpr int maxOpen = 64;
+  int open = 0;
+  unsigned line = 0;
+  while (!text.empty()) {
+    StringRef one;
+    std::tie(one, text) = text.split('\n');
+    ++line;
+    if (one.size() > maxLine) {
+      faults.add({line, maxLine + 1}, "line of " + Twine(one.size()) + " characters; at most " + Twine(maxLine));
+      return true;
+    }
+    for (auto [column, c] : enumerate(one)) {
+      open += c == '[' || c == '{' ? 1 : (c == ']' || c == '}') && open ? -1 : 0;
+      if (open > maxOpen) {
+        faults.add({line, unsigned(column + 1)}, "more than " + Twine(maxOpen) + " brackets are open");
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
 Node parse(StringRef text, Faults &faults) {
+  if (isTooDeep(text, faults))
+    return {};
   SourceMgr sources;
   sources.setDiagHandler(
       [](const SMDiagnostic &d, void *out) {

@@ -143,7 +143,7 @@ void printText(const AuditReport &report, raw_ostream &os) {
 
 static void printVerdict(const AuditRow &row, const UnitVerdict &v, json::OStream &json) {
   json.attribute("verdict", !v.yes ? "no" : row.rewrite.empty() ? "yes" : "yes-after");
-  if (v.yes && !row.rewrite.empty())
+  if (!row.rewrite.empty())
     json.attribute("after", json::fixUTF8(row.rewrite));
   if (!v.precisions.empty())
     json.attribute("precisions", precisions(v));
