@@ -105,6 +105,7 @@ if [[ -x $build/bin/tessera ]]; then
     suite hostile "$python" test/e2e/hostile.py
     suite fuzz "$python" test/fuzz/fuzz.py --seconds 60
     suite cases "$python" test/e2e/cases.py
+    suite verdicts "$python" -W ignore test/e2e/verdicts.py
     suite aarch64 "$python" test/e2e/aarch64.py --budget $(($(left) / 4))
     suite arm-kernels "$python" test/e2e/aarch64_kernels.py --budget $(($(left) / 10))
     suite models "$python" test/e2e/models.py --bench 3 --budget $(($(left) / 2)) --table "$logs/models.md" --json "$logs/models.json"
