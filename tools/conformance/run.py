@@ -138,7 +138,7 @@ def main():
     if not os.path.exists(tool):
         sys.exit(f"{tool} is not built: run tools/build.sh")
     cases.make(a.data)
-    before = {r[0]: r for r in csv.reader(open(STATUS))} if os.path.exists(STATUS) else {}
+    before = {r[0]: tuple(r) for r in csv.reader(open(STATUS))} if os.path.exists(STATUS) else {}
     names = sorted(f"{f}/{c}" for f in os.listdir(a.data) if os.path.isdir(os.path.join(a.data, f)) for c in os.listdir(os.path.join(a.data, f)))
     names = [n for n in names if re.search(a.filter, n)]
     if a.budget < 1e9:
