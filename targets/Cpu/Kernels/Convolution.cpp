@@ -87,6 +87,22 @@ SmallVector<T> coveredSizes(const Window &w, ArrayRef<T> out, Add add, Mul mul) 
   return sizes;
 }
 
+/// Whether the input is first copied with its padding, channels last, to scratch
+/// memory: few channels, whose taps would have to be told from padding one by
+/// one, and not so much work that it should be shared out. On x86 (AArch64 has
+/// tiles that gather windows).
+bool copiesPadded(tsr::DispatchOp op, const Filters &f, Arch arch) {
+  Operation *root = op.getRootOp();
+  auto x = tensorType(root, 0), y = dyn_cast<RankedTensorType>(root->getResult(0).getType());
+  int weight = dispatchOperand(op, 1);
+  if (arch != Arch::X86_64 || isInteger(root) || !x.getElementType().isF32() || !x.hasStaticShape() || !y ||
+      !y.hasStaticShape() || weight < 0 ||
+      !dispatchConstant(op, weight) || !llvm::hasSingleElement(op.getBodyBlock()->getArgument(weight).getUses()) ||
+      f.groups != 1 || f.in > 4 || f.taps < 4)
+    return false;
+  return y.getNumElements() * f.steps() < (2 << 20);
+}
+
 class Convolution : public KernelBuilder {
 public:
   tsr::KernelClass kernelClass(Operation *root) const override {
@@ -197,13 +213,13 @@ onnx::Sym Convolution::scratchBytes(tsr::DispatchOp op, const DispatchSizes &siz
   Reasons reasons;
   if (operand < 0 || failed(analyse(op.getRootOp(), w, f, reasons)))
     return nullptr;
-  if (usesPairs(op)) {
+  if (bool pairs = usesPairs(op); pairs || copiesPadded(op, f, sizes.arch)) {
     onnx::SymContext &c = sizes.ctx;
     SmallVector<onnx::Sym> covered = coveredSizes<onnx::Sym>(
         w, ArrayRef<onnx::Sym>(sizes.results[0]).drop_front(2),
         [&](onnx::Sym a, int64_t v) { return c.add(a, c.constant(v)); },
         [&](onnx::Sym a, int64_t v) { return c.mul(a, c.constant(v)); });
-    return c.max(c.constant(64), c.mul(c.product(covered), c.constant(f.groups * ((f.in + 1) / 2) * 4)));
+    return c.max(c.constant(64), c.mul(c.product(covered), c.constant(f.groups * (pairs ? (f.in + 1) / 2 : f.in) * 4)));
   }
   if (sizes.arch == Arch::AArch64 && isOuterProduct(op)) {
     onnx::Sym bytes = windowRowsBytes(sizes.ctx, f.taps, f.in), parts = workgroups(op, sizes);
@@ -223,7 +239,8 @@ onnx::Sym Convolution::workgroups(tsr::DispatchOp op, const DispatchSizes &sizes
   Filters f;
   Reasons reasons;
   int weight = dispatchOperand(op, 1);
-  if (weight < 0 || usesPairs(op) || !packs(op, weight, Arch::X86_64) || failed(analyse(op.getRootOp(), w, f, reasons)))
+  if (weight < 0 || usesPairs(op) || !packs(op, weight, Arch::X86_64) ||
+      failed(analyse(op.getRootOp(), w, f, reasons)) || copiesPadded(op, f, sizes.arch))
     return nullptr;
   onnx::SymContext &ctx = sizes.ctx;
   onnx::Sym pixels = ctx.product(ArrayRef<onnx::Sym>(sizes.results[0]).drop_front(2));
@@ -278,10 +295,13 @@ public:
     if (integer && inZero)
       zero = e.loadElement(*inZero, e.idx(0));
     pairs = usesPairs(op);
-    if (pairs && !e.scratch)
-      return root->emitError("kernel has no scratch memory for its pairs");
+    bool copied = packed && !pairs && p.anyPadded() && copiesPadded(op, f, e.isa.arch);
+    if ((pairs || copied) && !e.scratch)
+      return root->emitError("kernel has no scratch memory for its copy of the input");
     if (pairs)
-      describeWords();
+      describeCopy(e.i32(), (f.in + 1) / 2);
+    else if (copied)
+      describeCopy(x->element, f.in);
     else if (p.anyPadded())
       makePadding();
     flat = axesFlatten(op, axes + 2, 2, axes + 1);
@@ -289,7 +309,9 @@ public:
     e.forLoop(out.dims[0], [&](Value n) {
       if (pairs)
         fillWords(n);
-      e.forLoop(e.idx(f.groups), [&](Value g) { image(pairs ? e.idx(0) : n, n, g); });
+      if (copied)
+        fillCopy(n);
+      e.forLoop(e.idx(f.groups), [&](Value g) { image(pairs || copied ? e.idx(0) : n, n, g); });
     });
     return failure(failed);
   }
@@ -344,26 +366,28 @@ private:
     e.forLoop(e.idx(f.in), [&](Value c) { e.storeElement(to, c, v); });
   }
 
-  /// From here on the input is the padded copy in scratch memory, in words.
-  void describeWords() {
+  /// From here on the input is the padded copy in scratch memory, with `perGroup`
+  /// elements a pixel and group.
+  void describeCopy(Type element, int64_t perGroup) {
     source = x;
     sourcePlace = p;
     SmallVector<Value> covered = coveredSizes<Value>(
         w, p.out, [&](Value a, int64_t v) { return e.add(a, v); }, [&](Value a, int64_t v) { return e.mul(a, v); });
-    f.in = (f.in + 1) / 2;
-    words.ptr = e.scratch;
-    words.element = e.i32();
-    words.dims = {e.idx(1), e.idx(f.groups * f.in)};
-    words.dims.append(covered);
-    words.strides.assign(axes + 2, e.idx(1));
-    Value stride = words.dims[1];
+    f.in = perGroup;
+    copy.ptr = e.scratch;
+    copy.element = element;
+    copy.dims = {e.idx(1), e.idx(f.groups * f.in)};
+    copy.dims.append(covered);
+    copy.strides.assign(axes + 2, e.idx(1));
+    Value stride = copy.dims[1];
     for (int a = static_cast<int>(axes) - 1; a >= 0; --a) {
-      words.strides[a + 2] = stride;
+      copy.strides[a + 2] = stride;
       stride = e.mul(stride, covered[a]);
     }
-    words.strides[0] = stride;
-    x = &words;
-    panelType = e.i32();
+    copy.strides[0] = stride;
+    x = &copy;
+    if (pairs)
+      panelType = element;
     for (unsigned a = 0; a < axes; ++a) {
       p.padBegin[a] = e.idx(0);
       p.in[a] = covered[a];
@@ -371,9 +395,38 @@ private:
     }
   }
 
+  /// Channels of all pixels as they are; zeros around them.
+  void fillCopy(Value n) {
+    e.vectorLoop(copy.strides[0], 32, 4, [&](Value i, Lanes lanes, Value mask) {
+      e.storeLanes(copy, i, e.floatConst(KernelEmitter::withLanes(e.f32(), lanes), 0), mask);
+    });
+    SmallVector<Value> sizes;
+    for (unsigned a = 0; a < axes; ++a) // input positions that some window covers
+      sizes.push_back(e.maxS(e.idx(0), e.minS(source->dims[a + 2], e.sub(p.in[a], sourcePlace.padBegin[a]))));
+    bool run = f.in == 1 && KernelEmitter::constantOf(source->strides.back()) == 1;
+    e.forAll(ArrayRef<Value>(sizes).drop_back(1), [&](ArrayRef<Value> at) {
+      Value from = e.mul(n, source->strides[0]), to = e.mul(sourcePlace.padBegin.back(), copy.strides.back());
+      for (unsigned a = 0; a + 1 < axes; ++a) {
+        from = e.add(from, e.mul(at[a], source->strides[a + 2]));
+        to = e.add(to, e.mul(e.add(at[a], sourcePlace.padBegin[a]), copy.strides[a + 2]));
+      }
+      if (run) {
+        e.vectorLoop(sizes.back(), 32, 1, [&](Value i, Lanes lanes, Value mask) {
+          e.storeLanes(copy, e.add(to, i), e.loadLanes(*source, e.add(from, i), lanes, mask), mask);
+        });
+        return;
+      }
+      e.forLoop(sizes.back(), [&](Value i) {
+        for (int64_t c = 0; c < f.in; ++c)
+          e.storeElement(copy, e.add(to, e.add(e.mul(i, copy.strides.back()), c)),
+                         e.loadElement(*source, e.add(from, e.add(e.mul(i, source->strides.back()), e.mul(source->strides[1], c)))));
+      });
+    });
+  }
+
   void fillWords(Value n) {
     Value zero16 = zero ? widenTo16(e, zero, source->element) : Value{};
-    emitClear16(e, e.scratch, e.mul(words.strides[0], 2));
+    emitClear16(e, e.scratch, e.mul(copy.strides[0], 2));
     int64_t channels = tensorType(root, 1).getDimSize(1);
     // Input positions that some window covers.
     SmallVector<Value> sizes, index(axes + 2, n);
@@ -386,7 +439,7 @@ private:
       for (unsigned a = 0; a < axes; ++a) {
         Value i = a < loops ? at[a] : e.idx(0);
         from = e.add(from, e.mul(i, source->strides[a + 2]));
-        to = e.add(to, e.mul(e.add(i, sourcePlace.padBegin[a]), words.strides[a + 2]));
+        to = e.add(to, e.mul(e.add(i, sourcePlace.padBegin[a]), copy.strides[a + 2]));
       }
       to = e.mul(to, 2);
       if (whole) { // a row of pixels is contiguous
@@ -685,7 +738,7 @@ private:
   const unsigned axes;
   const TensorRef *x = nullptr, *bias = nullptr, *inZero = nullptr, *weightZero = nullptr;
   const TensorRef *source = nullptr; ///< the input when `x` is its copy in words
-  TensorRef words;
+  TensorRef copy; ///< of one image, padded
   Placement sourcePlace;
   bool integer = false, pairs = false, flat = false, failed = false;
   unsigned flatTo = 0;
