@@ -107,6 +107,7 @@ if [[ -x $build/bin/tessera ]]; then
     suite cases "$python" test/e2e/cases.py
     suite verdicts "$python" -W ignore test/e2e/verdicts.py
     suite aarch64 "$python" test/e2e/aarch64.py --budget $(($(left) / 4))
+    suite arm-cases "$python" -W ignore tools/conformance/run.py --aarch64 max,sme=off --count 300 --budget $(($(left) / 10))
     suite arm-kernels "$python" test/e2e/aarch64_kernels.py --budget $(($(left) / 10))
     suite models "$python" test/e2e/models.py --bench 3 --budget $(($(left) / 2)) --table "$logs/models.md" --json "$logs/models.json"
     [[ -f $logs/models.md ]] && cat "$logs/models.md"

@@ -365,13 +365,22 @@ Value KernelEmitter::gatherLanes(const TensorRef &t, Value offset, Value stride,
   Value step = LLVM::StepVectorOp::create(b, loc, idxType);
   Value offsets = arith::MulIOp::create(b, loc, step, splat(stride, p.lanes));
   offsets = arith::AddIOp::create(b, loc, offsets, splat(offset, p.lanes));
-  Type unit = IntegerType::get(b.getContext(), storageBits(t.element));
+  unsigned bits = storageBits(t.element), per = std::max(1u, 8 / bits);
+  Value unit = offsets; // of the bytes that hold the elements, where these are smaller
+  if (per > 1)
+    unit = arith::ShRUIOp::create(b, loc, offsets, intConst(idxType, llvm::Log2_32(per)));
   Type ptrs = VectorType::get({p.lanes.n}, ptrType(), {p.lanes.scalable});
-  Value addresses = LLVM::GEPOp::create(b, loc, ptrs, unit, t.ptr, ArrayRef<LLVM::GEPArg>{LLVM::GEPArg(offsets)});
+  Type unitType = IntegerType::get(b.getContext(), std::max(8u, bits));
+  Value addresses = LLVM::GEPOp::create(b, loc, ptrs, unitType, t.ptr, ArrayRef<LLVM::GEPArg>{LLVM::GEPArg(unit)});
   Value mask = p.mask ? p.mask : intConst(withLanes(i1(), p.lanes), 1);
   Value zero = ::mlir::isa<FloatType>(scalarType(raw)) ? floatConst(raw, 0) : intConst(raw, 0);
-  Value v = LLVM::masked_gather::create(b, loc, raw, addresses, mask, ValueRange{zero},
-                                        std::max(1u, storageBits(t.element) / 8));
+  Value v = LLVM::masked_gather::create(b, loc, raw, addresses, mask, ValueRange{zero}, std::max(1u, bits / 8));
+  if (per > 1) {
+    Value place = arith::AndIOp::create(b, loc, offsets, intConst(idxType, per - 1));
+    Value shift = arith::MulIOp::create(b, loc, place, intConst(idxType, bits));
+    v = arith::ShRUIOp::create(b, loc, v, arith::TruncIOp::create(b, loc, raw, shift));
+    v = arith::AndIOp::create(b, loc, v, intConst(raw, (1 << bits) - 1));
+  }
   return widenStorage(*this, v, t.element);
 }
 

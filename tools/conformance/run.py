@@ -2,6 +2,7 @@
 """Runs the ONNX backend cases through the command line and compares with the status that is committed.
 
 usage: run.py [--build DIR] [--jobs N] [--budget SECONDS] [--filter REGEX] [--update] [--verbose]
+       run.py --aarch64 CPU [--count N] ...   N cases, of every operator before two of any, on an AArch64 CPU of qemu's ("max,sme=off")
 
 Every case is one `tessera run MODEL INPUTS` in a process of its own. Its status:
   pass         every output agrees in count, dtype, shape and value (integers exactly, floats within the case's tolerance, NaN equals NaN)
@@ -17,6 +18,7 @@ import json
 import os
 import random
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -84,14 +86,52 @@ def first_error(stderr):
     return next((x for x in lines if "error" in x.lower()), lines[-1] if lines else "")[:300]
 
 
-def judge(tool, folder, timeout):
+class Host:
+    """Compiles and runs in one process."""
+
+    def __init__(self, bin):
+        self.tool = os.path.join(bin, "tessera")
+
+    def run(self, model, inputs, out, timeout):
+        return call([self.tool, "run", model, *inputs, "--output-dir", out, "--output-format", "pb"], timeout)
+
+
+class Emulated:
+    """Compiles for AArch64 and runs the bundle under qemu."""
+
+    def __init__(self, bin, cpu):
+        self.tool = os.path.join(bin, "tessera")
+        self.loader = [shutil.which("qemu-aarch64"), "-cpu", cpu, os.path.join(bin, "aarch64", "tsr-run")]
+        if not self.loader[0] or not os.path.exists(self.loader[-1]):
+            sys.exit("--aarch64 wants qemu-aarch64 and the target tsr-run-aarch64")
+
+    def run(self, model, inputs, out, timeout):
+        bundle = os.path.join(out, "case.tsr")
+        p = call([self.tool, "compile", model, "--target", "generic-arm64-sme2", "-o", bundle], timeout)
+        return p if p.returncode else call([*self.loader, bundle, *inputs, "--output-dir", out, "--output-format", "pb"], timeout)
+
+
+def call(command, timeout):
+    return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=timeout)
+
+
+def in_turns(names, operator):
+    """The same names, so ordered that the k-th case of any operator comes before the (k+1)-th of another."""
+    seen, turns = collections.Counter(), []
+    for name in names:
+        op = operator(name)
+        turns.append((seen[op], name))
+        seen[op] += 1
+    return [name for _, name in sorted(turns, key=lambda t: t[0])]
+
+
+def judge(runner, folder, timeout):
     """(status, operator, text) of one case."""
     meta = json.load(open(os.path.join(folder, "meta.json")))
     inputs = [os.path.join(folder, f"input_{i}.pb") for i in range(len(meta["input"]))]
     with tempfile.TemporaryDirectory() as out:
         try:
-            p = subprocess.run([tool, "run", os.path.join(folder, "model.onnx"), *inputs, "--output-dir", out, "--output-format", "pb"],
-                               stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=timeout)
+            p = runner.run(os.path.join(folder, "model.onnx"), inputs, out, timeout)
         except subprocess.TimeoutExpired:
             return "timeout", meta["op"], f"over {timeout} s"
         if p.returncode:
@@ -132,21 +172,27 @@ def main():
     ap.add_argument("--timeout", type=float, default=60)
     ap.add_argument("--filter", default="")
     ap.add_argument("--update", action="store_true")
+    ap.add_argument("--aarch64", metavar="CPU")
+    ap.add_argument("--count", type=int)
     ap.add_argument("--verbose", action="store_true", help="name every case that does not pass")
     a = ap.parse_args()
-    tool = os.path.join(os.path.abspath(a.build), "bin", "tessera")
-    if not os.path.exists(tool):
-        sys.exit(f"{tool} is not built: run tools/build.sh")
+    programs = os.path.join(os.path.abspath(a.build), "bin")
+    if not os.path.exists(os.path.join(programs, "tessera")):
+        sys.exit(f"{programs}/tessera is not built: run tools/build.sh")
+    runner = Emulated(programs, a.aarch64) if a.aarch64 else Host(programs)
     cases.make(a.data)
     before = {r[0]: tuple(r) for r in csv.reader(open(STATUS))} if os.path.exists(STATUS) else {}
     names = sorted(f"{f}/{c}" for f in os.listdir(a.data) if os.path.isdir(os.path.join(a.data, f)) for c in os.listdir(os.path.join(a.data, f)))
     names = [n for n in names if re.search(a.filter, n)]
     if a.budget < 1e9:
         random.Random(commit_seed()).shuffle(names)
+    if a.count:
+        random.Random(commit_seed()).shuffle(names)
+        names = in_turns(names, lambda n: json.load(open(os.path.join(a.data, n, "meta.json")))["op"])[:a.count]
     end, tally, count, rows, better = time.time() + a.budget, Tally(), collections.Counter(), dict(before), 0
 
     def one(name):
-        return (name, *judge(tool, os.path.join(a.data, name), a.timeout)) if time.time() < end else (name, None, "", "")
+        return (name, *judge(runner, os.path.join(a.data, name), a.timeout)) if time.time() < end else (name, None, "", "")
 
     with ThreadPoolExecutor(a.jobs) as pool:
         for name, status, op, why in pool.map(one, names):
