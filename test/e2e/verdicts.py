@@ -46,12 +46,12 @@ def run(entry, model):
 
 
 def with_quantisers(model, node):
-    """The node, what dequantises its operands, and what quantises its result if nothing else reads it."""
+    """The node; if its operands are dequantised and nothing but one QuantizeLinear reads its result, with these."""
     made = {o: n for n in model.graph.node for o in n.output}
     before = [made[i] for i in dict.fromkeys(node.input) if i in made and made[i].op_type == "DequantizeLinear"]
     readers = [n for n in model.graph.node if set(n.input) & set(node.output)]
-    after = readers if before and len(readers) == 1 and readers[0].op_type == "QuantizeLinear" else []
-    return [*before, node, *after]
+    closed = before and len(readers) == 1 and readers[0].op_type == "QuantizeLinear"
+    return [*before, node, readers[0]] if closed else [node]
 
 
 def alone(model, node, values, constants):
@@ -132,11 +132,13 @@ def check(tools, label, model, tmp, tally):
         tools.call([tools.tessera, "audit", path, "--format", "json", "-o", report, *words])
     except Refused:
         pass  # a node that runs nowhere; the report says so
+    # A pin places the node's fusion group: with quantisers around it, the island.
+    island = len(model.graph.node) > 1
     for target in json.load(open(report))["targets"]:
         rows = [r for r in target["nodes"] if r["node"] == "node"]
         for unit in target["placed"]:
             verdicts = [r["units"][unit] for r in rows]
-            yes = all(v["verdict"] != "no" for v in verdicts)
+            yes = all(v["verdict"] != "no" and (unit == "cpu" or not island or "int8" in v.get("precisions", "int8")) for v in verdicts)
             gone = all(v.get("after", "").startswith(("removed", "folded")) for v in verdicts)
             pin = () if unit == "cpu" or gone else ("--pin", f"node={unit}")
             why = compiles(tools, path, out, "--target", target["target"], *pin)
