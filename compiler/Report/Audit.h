@@ -44,7 +44,9 @@ struct AuditReport {
 /// Audits the model for every target of `targets` (names or files;
 /// options.target if empty). A verdict is proven: a CPU's by lowering the whole
 /// model and emitting every kernel, an NPU's by really lowering the operator.
-/// Fails only if the model cannot be imported or a target is unknown.
+/// It is about the operator by itself: a compile places fusion groups whole, and
+/// `tessera explain` says why one is not. Fails only if the model cannot be
+/// imported or a target is unknown.
 mlir::FailureOr<AuditReport> audit(const CompileOptions &options, llvm::ArrayRef<std::string> targets,
                                    mlir::MLIRContext *context);
 
