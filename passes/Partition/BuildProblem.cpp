@@ -28,6 +28,8 @@ private:
   LogicalResult formPlacementGroups();
   void splitRefused();
   bool splitAt(const SmallVector<Operation *> &ops, size_t at, bool front);
+  bool splitAround(const SmallVector<Operation *> &ops);
+  bool isPinned(Operation *op) const;
   void addDevices();
   void addStates();
   void addConversions();
@@ -257,6 +259,42 @@ bool Builder::splitAt(const SmallVector<Operation *> &ops, size_t at, bool front
   return true;
 }
 
+bool Builder::isPinned(Operation *op) const {
+  return llvm::any_of(options.pins, [&](StringRef pin) {
+    auto [node, unit] = pin.rsplit('=');
+    return node == onnx::getNodeName(op) && unit != target.units[0].name;
+  });
+}
+
+/// Takes a pinned operator, with the neighbours that its device takes too, out of
+/// a group that stays on the CPU.
+bool Builder::splitAround(const SmallVector<Operation *> &ops) {
+  size_t at = llvm::find_if(ops, [&](Operation *op) { return isPinned(op); }) - ops.begin();
+  for (size_t d = 1; d < model.devices.size() && at < ops.size(); ++d) {
+    auto taken = [&](size_t k) {
+      return judge.faults(target, model.devices[d].unit, ops[k], model.devices[d].precision).empty();
+    };
+    if (!taken(at))
+      continue;
+    size_t first = at, last = at + 1;
+    while (first > 0 && taken(first - 1))
+      --first;
+    while (last < ops.size() && taken(last))
+      ++last;
+    ArrayRef<Operation *> all = ops;
+    Cost rest = 0;
+    for (ArrayRef<Operation *> part : {all.take_front(first), all.drop_front(last)})
+      if (!part.empty()) {
+        rest += hostCost(part);
+        groups.emplace_back(part.begin(), part.end());
+      }
+    addedCost[ops[first]] = std::max<Cost>(hostCost(ops) - rest, 0);
+    groups.emplace_back(all.begin() + first, all.begin() + last);
+    return true;
+  }
+  return false;
+}
+
 /// A group that no device takes as a whole, but one takes up to its first
 /// refused operator, or from behind its last: these become two.
 void Builder::splitRefused() {
@@ -273,7 +311,9 @@ void Builder::splitRefused() {
       front = std::max<size_t>(front, llvm::find_if(ops, refused) - ops.begin());
       back = std::max<size_t>(back, std::find_if(ops.rbegin(), ops.rend(), refused) - ops.rbegin());
     }
-    bool split = !whole && (front >= back ? splitAt(ops, front, true) : splitAt(ops, ops.size() - back, false));
+    bool split = !whole && splitAround(ops);
+    if (!split && !whole)
+      split = (front >= back ? splitAt(ops, front, true) : splitAt(ops, ops.size() - back, false));
     if (!split)
       groups.push_back(ops);
   }

@@ -45,6 +45,7 @@ struct ModelProblem {
 
 struct BuildProblemOptions {
   bool strict = false; ///< no precision that changes values
+  llvm::ArrayRef<std::string> pins; ///< "NODE=UNIT": a node that its group keeps from the unit leaves the group
 };
 
 /// Fails, with a diagnostic, where the model cannot be compiled for the CPU.

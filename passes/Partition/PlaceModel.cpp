@@ -59,7 +59,7 @@ FailureOr<Placement> decidePlacement(func::FuncOp func, const TargetDescription 
 }
 
 FailureOr<Placement> placeModel(func::FuncOp func, const TargetDescription &target, const PlaceOptions &options) {
-  auto model = buildProblem(func, target, {options.strict});
+  auto model = buildProblem(func, target, {options.strict, options.pins});
   if (failed(model))
     return failure();
   auto placement = decidePlacement(func, target, *model, options);

@@ -17,7 +17,7 @@ static int explain(const CompileOptions &options, const std::string &node) {
   if (mlir::failed(module))
     return refused();
   auto func = (*module)->lookupSymbol<mlir::func::FuncOp>("main");
-  auto model = buildProblem(func, *target, {options.strict});
+  auto model = buildProblem(func, *target, {options.strict, options.pins});
   if (mlir::failed(model))
     return refused();
   auto placement = decidePlacement(func, *target, *model, {options.strict, options.pins});
