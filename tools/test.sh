@@ -97,6 +97,7 @@ if [[ -x $build/bin/tessera ]]; then
   suite trees "$python" test/e2e/trees.py
   if [[ -z $full ]]; then
     suite bundle "$python" test/e2e/bundle.py --bytes 300
+    suite tosa "$python" test/e2e/tosa.py --only '^(int8_conv|int8_add|conv_depthwise|attention|movement|resize_linear)'
     suite models "$python" test/e2e/models.py magika silero_vad ppocr_cls
     suite conformance "$python" -W ignore tools/conformance/run.py --budget 180
   else
@@ -106,6 +107,7 @@ if [[ -x $build/bin/tessera ]]; then
     suite fuzz "$python" test/fuzz/fuzz.py --seconds 60
     suite cases "$python" test/e2e/cases.py
     suite verdicts "$python" -W ignore test/e2e/verdicts.py
+    suite tosa "$python" test/e2e/tosa.py --models --budget $(($(left) / 8))
     suite aarch64 "$python" test/e2e/aarch64.py --budget $(($(left) / 4))
     suite arm-cases "$python" -W ignore tools/conformance/run.py --aarch64 max,sme=off --count 300 --budget $(($(left) / 10))
     suite arm-kernels "$python" test/e2e/aarch64_kernels.py --budget $(($(left) / 10))
