@@ -154,7 +154,7 @@ def model(tools, tally, entry, path, target, rows):
         fixed_copy(path, entry, fixed)
         try:
             oracle(fixed)
-            tools.call([tools.tessera, "compile", fixed, "--compile-to", "canonicalise"])
+            tools.call([tools.tessera, "compile", fixed, "--compile-to", "groups"])
             path = fixed
         except Exception:  # branches that are never taken can contradict the fixed dimensions: then as shipped
             pass
