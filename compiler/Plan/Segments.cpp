@@ -167,6 +167,25 @@ LogicalResult PlanBuilder::declareDevice(tsr::SegmentOp op) {
   return success();
 }
 
+/// The model's nodes that a segment came from. What its tool chain gave back
+/// may have lost their names, so its kernels cannot tell.
+static std::string nodesOf(Location loc) {
+  constexpr size_t maxNames = 12;
+  SmallVector<StringRef> names;
+  std::function<void(Location)> visit = [&](Location l) {
+    if (auto fused = dyn_cast<FusedLoc>(l))
+      for (Location part : fused.getLocations())
+        visit(part);
+    else if (auto name = dyn_cast<NameLoc>(l); name && !llvm::is_contained(names, name.getName().getValue()))
+      names.push_back(name.getName().getValue());
+  };
+  visit(loc);
+  std::string text;
+  for (StringRef name : ArrayRef<StringRef>(names).take_front(maxNames))
+    text += (text.empty() ? ": " : ", ") + name.str();
+  return names.size() > maxNames ? text + ", ..." : text;
+}
+
 LogicalResult PlanBuilder::segment(tsr::SegmentOp op) {
   if (failed(declareDevice(op)))
     return failure();
@@ -183,7 +202,7 @@ LogicalResult PlanBuilder::segment(tsr::SegmentOp op) {
     launch.c = plan.artefacts.size();
     plan.artefacts.push_back({name, bytes.data(), bytes.size()});
   }
-  launch.d = string(name);
+  launch.d = string(name + nodesOf(op.getLoc()));
   launch.e = launches;
   uint32_t at = command(launch), firstOwn = plan.buffers.size();
   device = number;

@@ -200,26 +200,22 @@ private:
       if (c->kind() != format::CommandKind::Launch)
         continue;
       uint64_t number = 0;
-      std::vector<std::string> nodes;
-      for (uint64_t k = i + 1; k <= uint64_t(i) + c->b() && k < count(m.commands()); ++k) {
-        auto *inner = m.commands()->Get(uint32_t(k));
-        if (inner->kind() != format::CommandKind::Dispatch ||
-            inner->a() >= count(m.kernels()))
-          continue;
-        ++number;
-        for (std::string &node : texts(m.kernels()->Get(inner->a())->origin()))
-          if (std::find(nodes.begin(), nodes.end(), node) == nodes.end())
-            nodes.push_back(std::move(node));
-      }
+      for (uint64_t k = uint64_t(i) + 1; k <= uint64_t(i) + c->b() && k < count(m.commands()); ++k)
+        number += m.commands()->Get(uint32_t(k))->kind() == format::CommandKind::Dispatch;
+      // "NAME: NODE, NODE"
+      llvm::StringRef title;
+      if (c->d() < count(m.strings()))
+        title = {m.strings()->Get(c->d())->c_str(), m.strings()->Get(c->d())->size()};
+      auto [name, nodes] = title.split(": ");
       Json row;
-      row["name"] = c->d() < count(m.strings()) ? text(m.strings()->Get(c->d())) : "";
+      row["name"] = name.str();
       row["device"] = deviceName(c->a());
       row["command"] = i;
       row["commands"] = c->b();
       row["dispatches"] = number;
       if (c->c() != kAbsent)
         row["segment"] = c->c();
-      row["kernels_of_nodes"] = nodes;
+      row["nodes"] = nodes.str();
       out["launches"].push_back(row);
     }
   }

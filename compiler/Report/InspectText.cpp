@@ -67,7 +67,8 @@ void printMovement(llvm::raw_ostream &os, const Json &j) {
        << l["dispatches"].get<uint64_t>() << " dispatches";
     if (l.contains("segment"))
       os << ", artefact in segment " << l["segment"].get<uint64_t>();
-    os << ": " << joined(l["kernels_of_nodes"], ", ") << "\n";
+    std::string nodes = l["nodes"].get<std::string>();
+    os << (nodes.empty() ? "" : ": ") << nodes << "\n";
   }
   os << "copies\n";
   for (const Json &c : j["copies"]) {
