@@ -223,8 +223,11 @@ FailureOr<CompileResult> compile(const CompileOptions &options, MLIRContext *con
   plan.modelHash = hashOfFile(options.model);
   for (const std::string &d : options.dims)
     plan.provenanceOptions.push_back("--dim " + d);
-  if (options.strict)
+  if (options.strict) {
     plan.provenanceOptions.push_back("--fp-mode strict");
+    for (PlanCommand &c : plan.commands)
+      c.flushDenormals = false;
+  }
   for (const std::string &s : options.segments)
     plan.provenanceOptions.push_back("--segment " + s);
   for (const std::string &pin : options.pins)

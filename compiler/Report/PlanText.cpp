@@ -124,7 +124,7 @@ void printPlan(const Plan &plan, llvm::raw_ostream &os) {
       if (const PlanKernel &k = plan.kernels[c.a]; k.name == "Cast" || k.kernelClass == "movement")
         if (c.c > 1 && plan.buffers[plan.operands[c.b + c.c - 2]].sizeRegister == kNone)
           os << " bytes " << plan.buffers[plan.operands[c.b + c.c - 2]].sizeBytes;
-      os << "\n";
+      os << (c.flushDenormals ? " flush\n" : "\n");
       break;
     case CommandKind::Scalars:
       os << "\n";
