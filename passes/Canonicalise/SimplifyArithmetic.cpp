@@ -118,6 +118,40 @@ LogicalResult gatherQuantised(Operation *op, PatternRewriter &r) {
   return success();
 }
 
+// The same where the table is Mul(Cast(W), scale), both constant, gathered by rows.
+LogicalResult gatherScaled(Operation *op, PatternRewriter &r) {
+  Operation *product = definedBy(operand(op, 0), "Mul");
+  RankedTensorType type = rankedType(operand(op, 0)), ids = rankedType(operand(op, 1));
+  if (!product || !type || !type.hasStaticShape() || type.getRank() < 1 || !ids || getInt(op, "axis", 0) != 0 ||
+      !isa<RankedTensorType>(op->getResult(0).getType()))
+    return failure();
+  SmallVector<Value> constants;
+  for (Value factor : product->getOperands()) {
+    Operation *cast = definedBy(factor, "Cast");
+    Value constant = cast ? operand(cast, 0) : factor;
+    RankedTensorType t = rankedType(constant);
+    bool rows = t && t.getRank() == type.getRank() && t.getDimSize(0) == type.getDimSize(0);
+    if (!getConstant(constant) || !t || (!rows && t.getRank() == type.getRank()))
+      return failure();
+    constants.push_back(constant);
+  }
+  OnnxBuilder b(r, op->getLoc());
+  SmallVector<Value> factors;
+  for (auto [constant, factor] : llvm::zip(constants, product->getOperands())) {
+    RankedTensorType t = rankedType(constant);
+    if (t.getRank() < type.getRank()) { // the same for every row
+      factors.push_back(factor);
+      continue;
+    }
+    SmallVector<int64_t> shape(ids.getShape());
+    shape.append(t.getShape().begin() + 1, t.getShape().end());
+    Value rows = b.op("Gather", {constant, operand(op, 1)}, t.clone(shape), {b.i("axis", 0)});
+    factors.push_back(b.cast(rows, elementType(factor)));
+  }
+  replaceRefining(r, op, b.op("Mul", factors, op->getResult(0).getType()));
+  return success();
+}
+
 struct SimplifyArithmeticPass : impl::SimplifyArithmeticBase<SimplifyArithmeticPass> {
   using SimplifyArithmeticBase::SimplifyArithmeticBase;
   void runOnOperation() override {
@@ -128,6 +162,7 @@ struct SimplifyArithmeticPass : impl::SimplifyArithmeticBase<SimplifyArithmeticP
     addRewrite(p, "Add", constantToTheRight);
     addRewrite(p, "Mul", constantToTheRight);
     addRewrite(p, "Gather", gatherQuantised);
+    addRewrite(p, "Gather", gatherScaled);
     if (failed(applyPatternsGreedily(getOperation(), std::move(p))))
       signalPassFailure();
   }

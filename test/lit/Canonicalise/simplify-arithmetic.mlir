@@ -81,3 +81,20 @@ func.func @quantised_columns(%i: tensor<2x3xi64>) -> (tensor<2x3x4xf32>, tensor<
   %z = onnx.Gather(%e, %i) : (tensor<50x4xf32>, tensor<2x3xi64>) -> tensor<2x3x4xf32>
   return %y, %z : tensor<2x3x4xf32>, tensor<2x3x4xf32>
 }
+
+// -----
+
+// A table that is made by a cast and a scale a row.
+// CHECK-LABEL: @scaled_table
+func.func @scaled_table(%i: tensor<2x?xi64>) -> tensor<2x?x4xf32> {
+  %w = onnx.Weight() {value = dense<7> : tensor<50x4xi8>} : () -> tensor<50x4xi8>
+  %s = onnx.Weight() {value = dense<0.5> : tensor<50x1xf32>} : () -> tensor<50x1xf32>
+  // CHECK: %[[W:.*]] = onnx.Gather(%{{.*}}, %arg0) : (tensor<50x4xi8>, tensor<2x?xi64>) -> tensor<2x?x4xi8>
+  // CHECK: %[[C:.*]] = onnx.Cast(%[[W]]) {to = 1 : i64}
+  // CHECK: %[[S:.*]] = onnx.Gather(%{{.*}}, %arg0) : (tensor<50x1xf32>, tensor<2x?xi64>) -> tensor<2x?x1xf32>
+  // CHECK: onnx.Mul(%[[C]], %[[S]])
+  %c = onnx.Cast(%w) {to = 1 : i64} : (tensor<50x4xi8>) -> tensor<50x4xf32>
+  %m = onnx.Mul(%c, %s) : (tensor<50x4xf32>, tensor<50x1xf32>) -> tensor<50x4xf32>
+  %y = onnx.Gather(%m, %i) : (tensor<50x4xf32>, tensor<2x?xi64>) -> tensor<2x?x4xf32>
+  return %y : tensor<2x?x4xf32>
+}
