@@ -291,11 +291,13 @@ void BlockGrouper::absorbProducers(Operation *op, int group) {
         return u != groupOf.end() && (u->second == group || u->second == other);
       });
     });
+    // What the root reads is computed before the kernel: in it there is nothing ahead of the root.
+    bool rootReads = to.root && llvm::any_of(to.root->getOperands(), [&](Value x) { return llvm::is_contained(from.ops, x.getDefiningOp()); });
     // `from` must not depend on `to` (it feeds it alone, so the other way is direct).
     llvm::DenseSet<int> seen;
     llvm::DenseSet<Operation *> seenOps;
     bool cyclic = llvm::any_of(from.ops, [&](Operation *o) { return dependsOn(o, group, seen, seenOps); });
-    if (!onlyFeeds || cyclic)
+    if (!onlyFeeds || rootReads || cyclic)
       continue;
     llvm::SmallDenseSet<Value> operands;
     for (auto *g : {&from, &to})

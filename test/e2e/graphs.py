@@ -60,6 +60,8 @@ graph("conv_weight_is_input", "g (float[2,4,9,8] x, float[10,2,3,3] w) => (float
 graph("conv_one_channel", "g (float[1,1,49,10] x) => (float y) { a = Conv<pads=[4,1,5,1], strides=[2,2]>(x, $[20,1,10,4], $[20]) y = Relu(a) }")
 graph("conv_few_channels", """g (float[2,3,9,11] x, float[2,1,40] t) => (float y, float z, float u) { y = Conv<pads=[0,1,2,1], strides=[2,1]>(x, $[9,3,3,4], $[9])
   z = Conv<pads=[2,2,2,2], dilations=[2,1]>(x, $[17,3,3,3]) u = Conv<pads=[3,1], strides=[2]>(t, $[7,1,5]) }""")
+graph("conv_residual_of_its_input", "g (float[1,24,7,7] x) => (float[1,24,7,7] y) { e = Exp(x) a = Conv<pads=[1,1,1,1]>(e, $[24,24,3,3], $[24]) y = Add(a, e) }")
+graph("matmul_residual_of_its_input", "g (float[m,16] x) => (float[m,16] y) { e = Exp(x) a = MatMul(e, $[16,16]) y = Add(a, e) }", [[5, 16]])
 graph("conv_residual_dynamic", "g (float[b,24,h,w] x) => (float[b,24,h,w] y) { a = Conv<pads=[1,1,1,1]>(x, $[24,24,3,3], $[24]) c = Add(a, x) y = LeakyRelu(c) }", [[1, 24, 7, 7]], [[2, 24, 13, 5]])
 graph("depthwise_shapes", """g (float[1,12,14,15] x) => (float y, float z, float u) { y = Conv<group=12, pads=[2,2,2,2]>(x, $[12,1,5,5])
   z = Conv<group=12, dilations=[2,2], pads=[2,2,2,2]>(x, $[12,1,3,3]) u = Conv<group=12, pads=[1,1,1,1]>(x, $[24,1,3,3]) }""")
