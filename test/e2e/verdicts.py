@@ -132,13 +132,11 @@ def check(tools, label, model, tmp, tally):
         tools.call([tools.tessera, "audit", path, "--format", "json", "-o", report, *words])
     except Refused:
         pass  # a node that runs nowhere; the report says so
-    # A pin places the node's fusion group: with quantisers around it, the island.
-    island = len(model.graph.node) > 1
     for target in json.load(open(report))["targets"]:
         rows = [r for r in target["nodes"] if r["node"] == "node"]
         for unit in target["placed"]:
             verdicts = [r["units"][unit] for r in rows]
-            yes = all(v["verdict"] != "no" and (unit == "cpu" or not island or "int8" in v.get("precisions", "int8")) for v in verdicts)
+            yes = all(v["verdict"] != "no" for v in verdicts)
             gone = all(v.get("after", "").startswith(("removed", "folded")) for v in verdicts)
             pin = () if unit == "cpu" or gone else ("--pin", f"node={unit}")
             why = compiles(tools, path, out, "--target", target["target"], *pin)
