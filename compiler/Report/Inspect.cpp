@@ -387,19 +387,35 @@ private:
 
 } // namespace
 
-llvm::Expected<std::string> inspectBundle(llvm::StringRef path,
-                                          const InspectOptions &options) {
+namespace {
+/// A bundle file whose header and manifest were checked.
+struct BundleFile {
+  std::unique_ptr<llvm::MemoryBuffer> file;
+  const Manifest *manifest;
+
+  llvm::StringRef bytes() const { return file->getBuffer(); }
+};
+} // namespace
+
+static llvm::Expected<BundleFile> openBundle(llvm::StringRef path) {
   auto file = llvm::MemoryBuffer::getFile(path, /*IsText=*/false,
                                           /*RequiresNullTerminator=*/false);
   if (!file)
     return llvm::createStringError(file.getError(), "cannot read '%s': %s",
                                    path.str().c_str(),
                                    file.getError().message().c_str());
-  llvm::StringRef bytes = (*file)->getBuffer();
-  auto manifest = openManifest(path, bytes);
+  auto manifest = openManifest(path, (*file)->getBuffer());
   if (!manifest)
     return manifest.takeError();
-  Json json = Inspector(**manifest, options, bytes).run();
+  return BundleFile{std::move(*file), *manifest};
+}
+
+llvm::Expected<std::string> inspectBundle(llvm::StringRef path,
+                                          const InspectOptions &options) {
+  auto bundle = openBundle(path);
+  if (!bundle)
+    return bundle.takeError();
+  Json json = Inspector(*bundle->manifest, options, bundle->bytes()).run();
   if (options.format == InspectFormat::Json) {
     json["path"] = path.str();
     // Names may hold any bytes.
@@ -410,21 +426,15 @@ llvm::Expected<std::string> inspectBundle(llvm::StringRef path,
 
 llvm::Error extractSegment(llvm::StringRef path, uint32_t number,
                            llvm::StringRef output) {
-  auto file = llvm::MemoryBuffer::getFile(path, /*IsText=*/false,
-                                          /*RequiresNullTerminator=*/false);
-  if (!file)
-    return llvm::createStringError(file.getError(), "cannot read '%s': %s",
-                                   path.str().c_str(),
-                                   file.getError().message().c_str());
-  llvm::StringRef bytes = (*file)->getBuffer();
-  auto manifest = openManifest(path, bytes);
-  if (!manifest)
-    return manifest.takeError();
-  size_t segments = count((*manifest)->segments());
+  auto bundle = openBundle(path);
+  if (!bundle)
+    return bundle.takeError();
+  llvm::StringRef bytes = bundle->bytes();
+  size_t segments = count(bundle->manifest->segments());
   if (number >= segments)
-    return llvm::createStringError("'%s' has segments 0 to %zu, not %u",
-                                   path.str().c_str(), segments - 1, number);
-  auto *segment = (*manifest)->segments()->Get(number);
+    return llvm::createStringError("'%s' has %zu segments, none is number %u",
+                                   path.str().c_str(), segments, number);
+  auto *segment = bundle->manifest->segments()->Get(number);
   if (segment->offset() > bytes.size() ||
       segment->size() > bytes.size() - segment->offset())
     return llvm::createStringError("segment %u lies outside the file", number);
@@ -438,19 +448,10 @@ llvm::Error extractSegment(llvm::StringRef path, uint32_t number,
       return llvm::createStringError(
           "segment %u was changed: the hash of its chunk %zu differs", number, i);
   }
-  std::error_code problem;
-  llvm::raw_fd_ostream os(output, problem);
-  if (!problem) {
+  return llvm::writeToOutput(output, [&](llvm::raw_ostream &os) {
     os << content;
-    os.close();
-    problem = os.error();
-    os.clear_error();
-  }
-  if (problem)
-    return llvm::createStringError(problem, "cannot write '%s': %s",
-                                   output.str().c_str(),
-                                   problem.message().c_str());
-  return llvm::Error::success();
+    return llvm::Error::success();
+  });
 }
 
 } // namespace tessera

@@ -210,13 +210,8 @@ def main():
     a = ap.parse_args()
     tools, tally = Tools(a.build), Tally()
     for name, *rest in CASES:
-        if not re.search(a.only, name):
-            continue
-        try:
-            check(tools, *rest)
-            tally.ok(name)
-        except Exception as why:  # the oracle's own faults too
-            tally.fail(name, why)
+        if re.search(a.only, name):
+            tally.attempt(name, check, tools, *rest, faults=Exception)  # the oracle's own faults too
     return tally.finish()
 
 

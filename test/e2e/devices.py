@@ -16,7 +16,7 @@ import sys
 import tempfile
 
 from graphs import build, feeds_of
-from harness import TOP, Fault, Refused, Tally, Tools, error, oracle
+from harness import TOP, Fault, Tally, Tools, error, oracle
 
 SPLITS = []
 
@@ -86,12 +86,12 @@ def check(tools, name, text, segments, copies, limit, shapes, low, high):
                         raise Fault(f"run {k} {' '.join(mode)}: output {i}: {why or f'error {e:.2e} over {limit:g}'}")
 
 
-def threads(tools, tally):
+def threads(tools):
     """tsr-run under ThreadSanitizer: the interpreter, the devices' threads and the workers of kernels at once."""
     import onnx
     compiler = shutil.which("clang++-22") or shutil.which("clang++")
     if not compiler:
-        return tally.skip("threads", "no clang++ for ThreadSanitizer")
+        raise Fault("no clang++ for ThreadSanitizer: run tools/setup/setup.sh")
     name, text, segments = next(s[:3] for s in SPLITS if s[0] == "beside")
     sources = [f for folder in ("tools/tsr-run", "runtime-stub/platform/posix", "runtime-stub/src") for f in glob.glob(os.path.join(TOP, folder, "*.cpp"))]
     with tempfile.TemporaryDirectory() as tmp:
@@ -112,7 +112,6 @@ def threads(tools, tally):
             devices = {e["args"]["device"] for e in events if e["cat"] not in ("launch", "fence")}
             if not worst <= 1e-5 or devices != {"cpu", "npu"}:
                 raise Fault(f"{more}: error {worst:.2e}, work done by {sorted(devices)}")
-    tally.ok("threads")
 
 
 def main():
@@ -122,20 +121,10 @@ def main():
     a = ap.parse_args()
     tools, tally = Tools(a.build, timeout=600), Tally()
     for s in SPLITS:
-        if not re.search(a.only, s[0]):
-            continue
-        try:
-            check(tools, *s)
-            tally.ok(s[0])
-        except Refused as why:
-            tally.fail(s[0], f"refused: {why}")
-        except Fault as why:
-            tally.fail(s[0], str(why))
+        if re.search(a.only, s[0]):
+            tally.attempt(s[0], check, tools, *s)
     if re.search(a.only, "threads"):
-        try:
-            threads(tools, tally)
-        except (Refused, Fault) as why:
-            tally.fail("threads", str(why))
+        tally.attempt("threads", threads, tools)
     return tally.finish()
 
 

@@ -14,7 +14,7 @@ import zlib
 
 import numpy as np
 
-from harness import Fault, Refused, Tally, Tools, error, oracle
+from harness import Fault, Tally, Tools, error, oracle
 
 GRAPHS = []
 
@@ -229,15 +229,8 @@ def main():
     a = ap.parse_args()
     tools, tally = Tools(a.build, timeout=120), Tally()
     for g in GRAPHS:
-        if not re.search(a.only, g[0]):
-            continue
-        try:
-            check(tools, *g)
-            tally.ok(g[0])
-        except Refused as why:
-            tally.fail(g[0], f"refused: {why}")
-        except Fault as why:
-            tally.fail(g[0], str(why))
+        if re.search(a.only, g[0]):
+            tally.attempt(g[0], check, tools, *g)
     return tally.finish()
 
 

@@ -168,6 +168,17 @@ class Tally:
         self.skipped += 1
         print("skipped", name, why, flush=True)
 
+    def attempt(self, name, work, *arguments, faults=None):
+        """One test: `work` raises what is wrong."""
+        try:
+            work(*arguments)
+        except Refused as why:
+            self.fail(name, f"refused: {why}")
+        except (faults or Fault) as why:
+            self.fail(name, why)
+        else:
+            self.ok(name)
+
     def finish(self):
         print(f"{self.passed} passed, {self.failed} failed" + (f", {self.skipped} skipped" if self.skipped else ""), flush=True)
         return 1 if self.failed else 0

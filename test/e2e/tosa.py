@@ -195,13 +195,8 @@ def main():
         sys.exit(f"{REFERENCE[0]} is missing: run tools/setup/python.sh")
     for name, text, precisions, *rest in GRAPHS:
         for precision in precisions:
-            if not re.search(a.only, f"{name} {precision}"):
-                continue
-            try:
-                check_graph(tools, name, text, precision, *rest)
-                tally.ok(f"{name} {precision}")
-            except (Refused, Fault) as why:
-                tally.fail(f"{name} {precision}", str(why))
+            if re.search(a.only, f"{name} {precision}"):
+                tally.attempt(f"{name} {precision}", check_graph, tools, name, text, precision, *rest)
     for name, precision in MODELS if a.models else ():
         if re.search(a.only, f"{name} {precision}"):
             check_model(tools, tally, name, precision, until)
