@@ -23,6 +23,8 @@ from harness import SHARED, Fault, Refused, Tally, Tools, error, oracle, plain
 from models import feeds_of, fixed_copy
 
 LIMIT, INT8_LIMIT = 1e-2, 0.1
+# Not within 1e-2 when onnxruntime stores float16 either: a mask of local maxima, and a sigmoid's tail (7e-3 at most), whose relative error is the absolute one of its argument.
+AMPLIFIES = ["mlsd_320_tiny", "ppocr_v4_det"]
 # Values beyond float16's range: nothing of it is pinned elsewhere.
 HUGE = ["oww_melspectrogram"]
 QUICK = ["dscnn_kws", "dscnn_kws_int8", "blazeface_front_128", "ppocr_cls"]
@@ -107,12 +109,9 @@ def half_storage(path):
 
 
 def limit_of(path, feeds, want, i):
-    """For output i, 1e-2, or four times what storing in float16 costs by itself in onnxruntime: some models amplify it."""
-    try:
-        got = [plain(v) for v in oracle(half_storage(path)).run(None, feeds)]
-    except Exception:  # bodies of If and Loop are not rewritten
-        return LIMIT
-    cost = error(got[i], want[i])[0]
+    """Of output i of a model that amplifies rounding: four times what storing in float16 costs by itself in onnxruntime."""
+    got = plain(oracle(half_storage(path)).run(None, feeds)[i])
+    cost = error(got, want[i])[0]
     return max(LIMIT, 4 * cost) if np.isfinite(cost) else LIMIT
 
 
@@ -133,7 +132,7 @@ def placed(tools, entry, path, target, tmp, *pins):
         e, why = error(g, w)
         worst = max(worst, e)
         limit = INT8_LIMIT if "int8" in entry["kind"] else LIMIT
-        if e > limit and "int8" not in entry["kind"]:
+        if e > limit and entry["id"] in AMPLIFIES:
             limit = limit_of(path, feeds, want, i)
         if not e <= limit:
             raise Fault(f"output {i}: {why or f'error {e:.2e} over {limit:g}'}")
