@@ -5,6 +5,7 @@
 #include "mlir/IR/Verifier.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "targets/Tosa/Lower/Lowerer.h"
+#include "targets/Tosa/Schema.h"
 
 using namespace mlir;
 
@@ -93,6 +94,13 @@ static void checkValue(Value v, StringRef what, const LoweringEntry &entry, Lowe
     l.no() << what << " has element type " << onnx::getTypeName(type.getElementType());
 }
 
+/// What Lowerer::get() can make of a constant, contents aside.
+static void checkConstant(Value v, StringRef what, Lowerer &l) {
+  Type element = Lowerer::typeOf(v).getElementType();
+  if (!HostTensor::supported(element) || dtypeOf(l.device(element)) == schema::DType_UNKNOWN)
+    l.no() << what << " is a constant of element type " << onnx::getTypeName(element) << ", which TOSA has not";
+}
+
 static LogicalResult checkOp(Operation *op, const LoweringEntry &entry, Lowerer &l) {
   size_t before = l.reasons.all.size();
   for (NamedAttribute a : op->getAttrs()) {
@@ -100,9 +108,13 @@ static LogicalResult checkOp(Operation *op, const LoweringEntry &entry, Lowerer 
     if (!name.contains('.') && !name.ends_with("SegmentSizes") && !llvm::is_contained(entry.attributes, name))
       l.no() << "attribute '" << name << "' is not understood";
   }
-  for (auto [i, v] : llvm::enumerate(op->getOperands()))
-    if (!isConstant(v))
-      checkValue(v, ("input '" + onnx::getOperandName(op, onnx::getOperandPosition(op, i)) + "'").str(), entry, l);
+  for (auto [i, v] : llvm::enumerate(op->getOperands())) {
+    std::string what = ("input '" + onnx::getOperandName(op, onnx::getOperandPosition(op, i)) + "'").str();
+    if (isConstant(v))
+      checkConstant(v, what, l);
+    else
+      checkValue(v, what, entry, l);
+  }
   for (auto [i, v] : llvm::enumerate(op->getResults())) {
     bool index = op->getName().getStringRef() == "onnx.ArgMax"; // int64 by definition, int32 on the device
     if (!index)
@@ -111,7 +123,8 @@ static LogicalResult checkOp(Operation *op, const LoweringEntry &entry, Lowerer 
   return success(l.reasons.all.size() == before);
 }
 
-/// Under Int8 an operator that only moves values hands on what they mean.
+/// Under Int8 an operator that only moves values (MaxPool: selects them in their
+/// order, which it checks) hands on what they mean.
 static LogicalResult inheritMeaning(Operation *op, Lowerer &l) {
   Value first = op->getOperand(0);
   auto it = l.scaled.find(first);
@@ -123,6 +136,16 @@ static LogicalResult inheritMeaning(Operation *op, Lowerer &l) {
   for (Value v : op->getResults())
     if (isa<FloatType>(Lowerer::typeOf(v).getElementType()))
       l.scaled[v] = meaning;
+  return success();
+}
+
+/// TOSA's profiles on what was built behind `last`; null: from the start of the block.
+static LogicalResult checkBuilt(Lowerer &l, Operation *last) {
+  Block *block = l.b.getInsertionBlock();
+  for (Operation *op = last ? last->getNextNode() : block->empty() ? nullptr : &block->front(); op;
+       op = op->getNextNode())
+    if (failed(checkProfiles(op, l.reasons)))
+      return failure();
   return success();
 }
 
@@ -140,8 +163,12 @@ static LogicalResult lowerOp(Operation *op, Lowerer &l) {
   l.loc = op->getLoc();
   l.stored = l.device(Lowerer::typeOf(op->getResult(0)).getElementType());
   size_t before = l.reasons.all.size();
+  Block *block = l.b.getInsertionBlock();
+  Operation *last = block->empty() ? nullptr : &block->back();
   if (failed(entry->fn(op, l)))
     return l.reasons.all.size() > before ? failure() : LogicalResult(l.no() << "cannot be expressed");
+  if (failed(checkBuilt(l, last)))
+    return failure();
   if (l.precision == Precision::Int8 && findLowering(op, Precision::F32) &&
       findLowering(op, Precision::F32)->fn == entry->fn)
     return inheritMeaning(op, l);

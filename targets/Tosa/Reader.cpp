@@ -282,22 +282,11 @@ LogicalResult Reader::readRescale(const schema::RescaleAttribute *a, OperationSt
 }
 
 LogicalResult Reader::readAttributes(const schema::TosaOperator *op, OperationState &state) {
+  if (takesWindow(op->op()))
+    return readWindow(op, state);
+  if (takesAxis(op->op()))
+    return readAxis(op, state);
   switch (op->op()) {
-  case schema::Op_AVG_POOL2D:
-  case schema::Op_MAX_POOL2D:
-  case schema::Op_CONV2D:
-  case schema::Op_CONV3D:
-  case schema::Op_DEPTHWISE_CONV2D:
-  case schema::Op_TRANSPOSE_CONV2D: return readWindow(op, state);
-  case schema::Op_ARGMAX:
-  case schema::Op_REDUCE_ALL:
-  case schema::Op_REDUCE_ANY:
-  case schema::Op_REDUCE_MAX:
-  case schema::Op_REDUCE_MIN:
-  case schema::Op_REDUCE_PRODUCT:
-  case schema::Op_REDUCE_SUM:
-  case schema::Op_CONCAT:
-  case schema::Op_REVERSE: return readAxis(op, state);
   case schema::Op_CLAMP: return readClamp(op, state);
   case schema::Op_RESCALE: return readRescale(op->attribute_as_RescaleAttribute(), state);
   case schema::Op_MAXIMUM: return nanMode(state, op->attribute_as_MaximumAttribute()->nan_mode());

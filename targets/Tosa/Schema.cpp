@@ -52,4 +52,31 @@ std::string mnemonicOf(schema::Op op) {
   return StringRef(schema::EnumNameOp(op)).lower();
 }
 
+bool takesWindow(schema::Op op) {
+  switch (op) {
+  case schema::Op_AVG_POOL2D:
+  case schema::Op_MAX_POOL2D:
+  case schema::Op_CONV2D:
+  case schema::Op_CONV3D:
+  case schema::Op_DEPTHWISE_CONV2D:
+  case schema::Op_TRANSPOSE_CONV2D: return true;
+  default: return false;
+  }
+}
+
+bool takesAxis(schema::Op op) {
+  switch (op) {
+  case schema::Op_ARGMAX:
+  case schema::Op_REDUCE_ALL:
+  case schema::Op_REDUCE_ANY:
+  case schema::Op_REDUCE_MAX:
+  case schema::Op_REDUCE_MIN:
+  case schema::Op_REDUCE_PRODUCT:
+  case schema::Op_REDUCE_SUM:
+  case schema::Op_CONCAT:
+  case schema::Op_REVERSE: return true;
+  default: return false;
+  }
+}
+
 } // namespace tessera::tosa

@@ -17,6 +17,10 @@ mlir::Type elementOf(schema::DType dtype, mlir::MLIRContext *context);
 schema::Op opOf(llvm::StringRef mnemonic);
 /// Op_CONV2D to "conv2d"; empty for what is out of range.
 std::string mnemonicOf(schema::Op op);
+/// Convolutions and pools, whose attributes are windows.
+bool takesWindow(schema::Op op);
+/// Those whose attribute is an axis, and perhaps what becomes of NaN.
+bool takesAxis(schema::Op op);
 
 } // namespace tessera::tosa
 #endif

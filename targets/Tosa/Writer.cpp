@@ -121,22 +121,11 @@ SmallVector<char> scalarBytes(Attribute a) {
 }
 
 Offset<void> Writer::attribute(Operation *op, schema::Op kind) {
+  if (takesWindow(kind))
+    return windowAttribute(op, kind);
+  if (takesAxis(kind))
+    return axisAttribute(op, kind);
   switch (kind) {
-  case schema::Op_AVG_POOL2D:
-  case schema::Op_MAX_POOL2D:
-  case schema::Op_CONV2D:
-  case schema::Op_CONV3D:
-  case schema::Op_DEPTHWISE_CONV2D:
-  case schema::Op_TRANSPOSE_CONV2D: return windowAttribute(op, kind);
-  case schema::Op_ARGMAX:
-  case schema::Op_REDUCE_ALL:
-  case schema::Op_REDUCE_ANY:
-  case schema::Op_REDUCE_MAX:
-  case schema::Op_REDUCE_MIN:
-  case schema::Op_REDUCE_PRODUCT:
-  case schema::Op_REDUCE_SUM:
-  case schema::Op_CONCAT:
-  case schema::Op_REVERSE: return axisAttribute(op, kind);
   case schema::Op_MAXIMUM: return schema::CreateMaximumAttribute(f, nanMode(op)).Union();
   case schema::Op_MINIMUM: return schema::CreateMinimumAttribute(f, nanMode(op)).Union();
   case schema::Op_CLAMP: {

@@ -17,40 +17,41 @@ LogicalResult compose(Operation *op, Lowerer &l, llvm::function_ref<Value(Value)
 
 Value positive(Lowerer &l, Value x) { return l.binary("greater", x, l.scalarLike(x, 0), l.b.getI1Type()); }
 
-LogicalResult lowerRelu(Operation *op, Lowerer &l) {
-  Perm perm = l.order(op->getOperand(0));
-  Value x = l.get(op->getOperand(0), perm);
-  Type t = Lowerer::typeOf(x).getElementType();
-  double top = isa<FloatType>(t) ? INFINITY : t.isInteger(8) ? 127 : 2147483647;
-  l.set(op->getResult(0), l.clamp(x, 0, top), perm);
-  return success();
-}
+} // namespace
 
-/// A bound of Clip; none if it is not constant.
-std::optional<double> bound(Operation *op, Lowerer &l, unsigned position, double absent) {
-  Value v = onnx::getOptionalOperand(op, position);
-  if (!v)
-    return absent;
-  auto t = l.constantOf(v);
-  if (!t || t->size() != 1) {
-    l.no() << "input '" << onnx::getOperandName(op, position) << "' is not a constant scalar";
+std::optional<std::pair<double, double>> clipBounds(Operation *op, Lowerer &l, double lowest, double highest) {
+  auto low = l.constantScalar(op, 1, lowest), high = l.constantScalar(op, 2, highest);
+  if (!low || !high)
+    return std::nullopt;
+  if (std::isnan(*low) || std::isnan(*high)) {
+    l.no() << "a bound is NaN";
     return std::nullopt;
   }
-  return t->isFloat() ? t->real(0) : (double)t->integer(0);
+  return std::pair(std::min(*low, *high), *high);
+}
+
+namespace {
+
+/// The numbers that an element type has; integers are int8, TOSA clamps no others.
+std::pair<double, double> rangeOf(Type t) {
+  return isa<FloatType>(t) ? std::pair(-INFINITY, INFINITY) : std::pair(-128.f, 127.f);
 }
 
 LogicalResult lowerClip(Operation *op, Lowerer &l) {
   Perm perm = l.order(op->getOperand(0));
   Value x = l.get(op->getOperand(0), perm);
-  Type t = Lowerer::typeOf(x).getElementType();
-  double widest = isa<FloatType>(t) ? INFINITY : t.isInteger(8) ? 128 : 2147483648.0;
-  double above = isa<FloatType>(t) ? INFINITY : widest - 1;
-  auto low = bound(op, l, 1, -widest), high = bound(op, l, 2, above);
-  if (!low || !high)
+  auto [lowest, highest] = rangeOf(Lowerer::typeOf(x).getElementType());
+  auto bounds = clipBounds(op, l, lowest, highest);
+  if (!bounds)
     return failure();
-  if (std::isnan(*low) || std::isnan(*high))
-    return l.no() << "a bound is NaN";
-  l.set(op->getResult(0), l.clamp(x, std::min(*low, *high), *high), perm);
+  l.set(op->getResult(0), l.clamp(x, bounds->first, bounds->second), perm);
+  return success();
+}
+
+LogicalResult lowerRelu(Operation *op, Lowerer &l) {
+  Perm perm = l.order(op->getOperand(0));
+  Value x = l.get(op->getOperand(0), perm);
+  l.set(op->getResult(0), l.clamp(x, 0, rangeOf(Lowerer::typeOf(x).getElementType()).second), perm);
   return success();
 }
 

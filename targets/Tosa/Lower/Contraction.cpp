@@ -42,10 +42,8 @@ Value buildMatMul(Lowerer &l, Value x, Value y, int64_t zeroX, int64_t zeroY) {
 
 } // namespace
 
-Value buildProduct(Operation *op, Lowerer &l, bool transposeY, int64_t zeroX, int64_t zeroY) {
-  Value x = l.get(op->getOperand(0)), y = l.get(op->getOperand(1), transposeY ? Perm{1, 0} : Perm{});
-  if (!x || !y)
-    return {};
+Value buildProduct(Operation *op, Lowerer &l, Value y, int64_t zeroX, int64_t zeroY) {
+  Value x = l.get(op->getOperand(0));
   ArrayRef<int64_t> p = Lowerer::shapeOf(x), q = Lowerer::shapeOf(y);
   if (p.size() == 1) // a row
     x = l.reshape(x, {1, p[0]});
@@ -59,26 +57,19 @@ namespace {
 LogicalResult lowerMatMul(Operation *op, Lowerer &l) {
   if (Lowerer::rankOf(op->getResult(0)) == 0)
     return l.no() << "result has rank 0";
-  Value y = buildProduct(op, l, false, 0, 0);
-  if (!y)
-    return failure();
-  l.set(op->getResult(0), y);
+  l.set(op->getResult(0), buildProduct(op, l, l.get(op->getOperand(1)), 0, 0));
   return success();
 }
 
 LogicalResult lowerGemm(Operation *op, Lowerer &l) {
   Value x = l.get(op->getOperand(0), onnx::getInt(op, "transA") ? Perm{1, 0} : Perm{0, 1});
   Value y = l.get(op->getOperand(1), onnx::getInt(op, "transB") ? Perm{1, 0} : Perm{0, 1});
-  if (!x || !y)
-    return failure();
   double alpha = onnx::getFloat(op, "alpha", 1), beta = onnx::getFloat(op, "beta", 1);
   Value z = buildMatMul(l, x, y, 0, 0);
   if (alpha != 1)
     z = l.mul(z, alpha);
   if (Value c = onnx::getOptionalOperand(op, 2)) {
-    Value bias = l.align({c}, 2).operands[0];
-    if (!bias)
-      return failure();
+    Value bias = l.align({c}, 2, identityPerm(2)).operands[0];
     z = l.add(z, beta == 1 ? bias : l.mul(bias, beta));
   }
   l.set(op->getResult(0), z);

@@ -43,21 +43,16 @@ Value channelSlice(Lowerer &l, Value x, int64_t axis, int64_t from, int64_t coun
 }
 
 /// A depthwise weight [c * m, 1, kh, kw] as [kh, kw, c, m].
-Value depthwiseWeight(Lowerer &l, Value w, int64_t channels) {
-  Perm perm = Lowerer::rankOf(w) == 3 ? Perm{1, 2, 0} : Perm{2, 3, 1, 0};
-  Value hwco = l.get(w, perm);
-  if (!hwco)
-    return {};
-  ArrayRef<int64_t> s = Lowerer::shapeOf(w);
+Value depthwiseWeight(Lowerer &l, WeightIn weight, ArrayRef<int64_t> s, int64_t channels) {
   bool line = s.size() == 3;
-  return l.reshape(hwco, {line ? 1 : s[2], s.back(), channels, s[0] / channels});
+  return l.reshape(weight(line ? Perm{1, 2, 0} : Perm{2, 3, 1, 0}), {line ? 1 : s[2], s.back(), channels, s[0] / channels});
 }
 
 } // namespace
 
-FailureOr<Value> buildConvolution(Operation *op, Lowerer &l, Value x, int64_t zeroX, Value weight, Value bias,
+FailureOr<Value> buildConvolution(Operation *op, Lowerer &l, Value x, int64_t zeroX, WeightIn weight, Value bias,
                                   Type result) {
-  ArrayRef<int64_t> ws = Lowerer::shapeOf(weight), out = Lowerer::shapeOf(op->getResult(0));
+  ArrayRef<int64_t> ws = Lowerer::shapeOf(op->getOperand(1)), out = Lowerer::shapeOf(op->getResult(0));
   int64_t rank = ws.size(), group = onnx::getInt(op, "group", 1), inChannels = Lowerer::shapeOf(x).back();
   Type element = Lowerer::typeOf(x).getElementType();
   auto w = readWindow(op, l, ws.drop_front(2));
@@ -71,17 +66,13 @@ FailureOr<Value> buildConvolution(Operation *op, Lowerer &l, Value x, int64_t ze
   if (group == inChannels && group > 1 && ws[1] == 1) {
     if (rank == 5)
       return LogicalResult(l.no() << "depthwise convolution of volumes");
-    Value k = depthwiseWeight(l, weight, inChannels);
-    if (!k)
-      return LogicalResult(l.no() << "weight is of a type without a lowering");
+    Value k = depthwiseWeight(l, weight, ws, inChannels);
     y = l.op("depthwise_conv2d", {x, k, bias, zx, zw}, convType(x, space, out[1], result), attrs);
     return fromImage(l, y, rank);
   }
   if (group > maxGroups)
     return LogicalResult(l.no() << "group " << group << " would be as many convolutions, limit " << maxGroups);
-  Value ohwi = l.get(weight, channelsLast(rank));
-  if (!ohwi)
-    return LogicalResult(l.no() << "weight is of a type without a lowering");
+  Value ohwi = weight(channelsLast(rank));
   if (rank == 3)
     ohwi = l.reshape(ohwi, {ws[0], 1, ws[2], ws[1]});
   StringRef mnemonic = rank == 5 ? "conv3d" : "conv2d";
@@ -117,9 +108,8 @@ LogicalResult lowerConv(Operation *op, Lowerer &l) {
   Value x = l.get(op->getOperand(0), channelsLast(rank));
   Type element = Lowerer::typeOf(x).getElementType();
   Value bias = biasOf(op, l, 2, Lowerer::shapeOf(op->getResult(0))[1], element);
-  if (!bias)
-    return l.no() << "bias is of a type without a lowering";
-  auto y = buildConvolution(op, l, x, 0, op->getOperand(1), bias, element);
+  auto weight = [&](ArrayRef<int64_t> perm) { return l.get(op->getOperand(1), perm); };
+  auto y = buildConvolution(op, l, x, 0, weight, bias, element);
   if (failed(y))
     return failure();
   l.set(op->getResult(0), *y, channelsLast(rank));
@@ -159,8 +149,6 @@ LogicalResult lowerConvTranspose(Operation *op, Lowerer &l) {
   Type element = Lowerer::typeOf(x).getElementType();
   Perm perm = rank == 3 ? Perm{1, 2, 0} : Perm{1, 2, 3, 0};
   Value w = l.get(op->getOperand(1), perm), bias = biasOf(op, l, 2, ws[1], element);
-  if (!w || !bias)
-    return l.no() << "weight or bias is of a type without a lowering";
   if (rank == 3)
     w = l.reshape(w, {ws[1], 1, ws[2], ws[0]});
   Value zero = l.zeroPoint(element);

@@ -147,8 +147,9 @@ LogicalResult lowerCast(Operation *op, Lowerer &l) {
   Perm perm = l.order(op->getOperand(0));
   Value x = l.get(op->getOperand(0), perm);
   Type from = Lowerer::typeOf(x).getElementType(), to = l.device(Lowerer::typeOf(result).getElementType());
-  if (Lowerer::typeOf(result).getElementType().isInteger(64))
-    return l.no() << "to int64, which TOSA has not";
+  for (Value v : {op->getOperand(0), result})
+    if (Lowerer::typeOf(v).getElementType().isInteger(64))
+      return l.no() << (v == result ? "to" : "from") << " int64, which TOSA has not";
   Value y;
   if (to.isInteger(1) && isa<FloatType>(from))
     y = l.unary("logical_not", l.binary("equal", x, l.scalarLike(x, 0), to));

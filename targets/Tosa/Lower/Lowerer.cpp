@@ -59,6 +59,18 @@ std::optional<SmallVector<int64_t>> Lowerer::constantInts(Operation *op, unsigne
   return values;
 }
 
+std::optional<double> Lowerer::constantScalar(Operation *op, unsigned position, double absent) {
+  Value v = onnx::getOptionalOperand(op, position);
+  if (!v)
+    return absent;
+  auto t = constantOf(v);
+  if (!t || t->size() != 1) {
+    no() << "input '" << onnx::getOperandName(op, position) << "' is not a constant scalar";
+    return std::nullopt;
+  }
+  return t->isFloat() ? t->real(0) : (double)t->integer(0);
+}
+
 //===----------------------------------------------------------------------===//
 // Operators
 //===----------------------------------------------------------------------===//
@@ -234,11 +246,11 @@ Value Lowerer::matmul(Value x, Value y, int64_t zeroX, int64_t zeroY) {
   return in.isF16() ? cast(product, in) : product;
 }
 
-Lowerer::Aligned Lowerer::align(ArrayRef<Value> operands, int64_t rank) {
-  Aligned result{{}, identityPerm(rank)};
+Lowerer::Aligned Lowerer::align(ArrayRef<Value> operands, int64_t rank, ArrayRef<int64_t> wanted) {
+  Aligned result{{}, wanted.empty() ? identityPerm(rank) : Perm(wanted)};
   int64_t largest = -1;
   for (Value v : operands)
-    if (rankOf(v) == rank && forms.has(v) && typeOf(v).getNumElements() > largest) {
+    if (wanted.empty() && rankOf(v) == rank && forms.has(v) && typeOf(v).getNumElements() > largest) {
       largest = typeOf(v).getNumElements();
       result.perm = order(v);
     }

@@ -108,20 +108,16 @@ public:
     llvm::SmallVector<mlir::Value> operands;
     Perm perm;
   };
-  Aligned align(llvm::ArrayRef<mlir::Value> operands, int64_t rank);
+  /// In the order `wanted` if one is given.
+  Aligned align(llvm::ArrayRef<mlir::Value> operands, int64_t rank, llvm::ArrayRef<int64_t> wanted = {});
 
   // --- constants ------------------------------------------------------------
 
   std::optional<HostTensor> constantOf(mlir::Value v) const;
   /// Present and constant integers; else a reason that names the operand.
   std::optional<llvm::SmallVector<int64_t>> constantInts(mlir::Operation *op, unsigned position);
-  /// Gives a constant of the onnx graph another content, of the same shape.
-  void replaceConstant(mlir::Value v, const HostTensor &t) {
-    if (!forms.has(v))
-      set(v, constant(t));
-  }
-  /// Whether values of constants matter, or only their types.
-  bool hasContents() const { return contents; }
+  /// A constant scalar, `absent` where the operand is not given; else a reason that names the operand.
+  std::optional<double> constantScalar(mlir::Operation *op, unsigned position, double absent);
 
 private:
   mlir::Value materialise(mlir::Value constant);
@@ -130,7 +126,7 @@ private:
                            llvm::ArrayRef<int64_t> strides);
   mlir::Value placeholder(mlir::RankedTensorType type);
 
-  bool contents;
+  bool contents; ///< whether values of constants matter, or only their types
   Forms forms;
 };
 
@@ -172,13 +168,18 @@ mlir::Value cutToWindow(Lowerer &l, mlir::Value x, const Window &window);
 /// [n, w, c] as [n, 1, w, c], others as they are; and back.
 mlir::Value asImage(Lowerer &l, mlir::Value x);
 mlir::Value fromImage(Lowerer &l, mlir::Value x, int64_t rank);
+/// A weight as a tosa value with its axes in some order.
+using WeightIn = llvm::function_ref<mlir::Value(llvm::ArrayRef<int64_t> perm)>;
 /// The convolution itself on prepared values, without the zero point of weights.
-/// `x` is channels last, `w` the onnx operand. Result channels last.
+/// `x` is channels last. Result channels last.
 mlir::FailureOr<mlir::Value> buildConvolution(mlir::Operation *op, Lowerer &l, mlir::Value x, int64_t zeroX,
-                                              mlir::Value w, mlir::Value bias, mlir::Type result);
-/// MatMul of the first two operands, vectors included, in the result's shape.
-/// Null if an operand has no lowering.
-mlir::Value buildProduct(mlir::Operation *op, Lowerer &l, bool transposeY, int64_t zeroX, int64_t zeroY);
+                                              WeightIn weight, mlir::Value bias, mlir::Type result);
+/// MatMul of the first operand, perhaps a vector, with `y` in the result's shape.
+mlir::Value buildProduct(mlir::Operation *op, Lowerer &l, mlir::Value y, int64_t zeroX, int64_t zeroY);
+/// Clip's bounds, in order: where they cross, ONNX gives the upper one everywhere.
+std::optional<std::pair<double, double>> clipBounds(mlir::Operation *op, Lowerer &l, double lowest, double highest);
+/// Says why not all types of `op`, an operator of the dialect, are of TOSA 1.0's profiles.
+llvm::LogicalResult checkProfiles(mlir::Operation *op, Reasons &reasons);
 
 } // namespace tessera::tosa
 #endif

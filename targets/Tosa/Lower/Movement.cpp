@@ -137,20 +137,14 @@ LogicalResult lowerPad(Operation *op, Lowerer &l) {
       return failure();
     axes = *given;
   }
-  double fill = 0;
-  if (Value v = onnx::getOptionalOperand(op, 2)) {
-    auto t = l.constantOf(v);
-    if (!t || t->size() != 1)
-      return l.no() << "input 'constant_value' is not a constant scalar";
-    fill = t->isFloat() ? t->real(0) : (double)t->integer(0);
-  }
-  if (!pads)
+  auto fill = l.constantScalar(op, 2, 0);
+  if (!pads || !fill)
     return failure();
   if (l.precision == Precision::Int8) { // the integer that means the fill
     auto it = l.scaled.find(in);
-    if (it == l.scaled.end() || fill != 0 || !it->second.plain())
+    if (it == l.scaled.end() || *fill != 0 || !it->second.plain())
       return l.no() << "of a quantised tensor with another value than 0";
-    fill = it->second.zeroPoint;
+    fill = (double)it->second.zeroPoint;
   }
   Perm perm = l.order(in), where = inversePerm(perm);
   Value x = l.get(in, perm);
@@ -164,7 +158,7 @@ LogicalResult lowerPad(Operation *op, Lowerer &l) {
     if (dims[axis] <= 0)
       return l.no() << "crops all of axis " << a;
   }
-  l.set(result, l.pad(l.slice(x, from, dims), before, after, fill), perm);
+  l.set(result, l.pad(l.slice(x, from, dims), before, after, *fill), perm);
   return success();
 }
 
@@ -198,8 +192,6 @@ LogicalResult lowerGather(Operation *op, Lowerer &l) {
       return l.no() << "index " << given << " is outside of axis " << axis << " of size " << size;
   }
   Value x = l.get(in);
-  if (!x)
-    return l.no() << "data is of a type without a lowering";
   bool consecutive = true;
   for (size_t i = 1; i < indices->size(); ++i)
     consecutive &= (*indices)[i] == (*indices)[i - 1] + 1;

@@ -55,10 +55,7 @@ LogicalResult lowerLayerNormalization(Operation *op, Lowerer &l) {
   Value y = l.narrow(normalise(l, l.wide(l.get(in)), axes, onnx::getFloat(op, "epsilon", 1e-5), centre));
   for (unsigned i = 1; i <= 2; ++i)
     if (Value v = onnx::getOptionalOperand(op, i)) {
-      auto [factor, perm] = l.align({v}, rank);
-      if (!factor[0])
-        return failure();
-      Value f = l.transpose(factor[0], permBetween(perm, identityPerm(rank)));
+      Value f = l.align({v}, rank, identityPerm(rank)).operands[0];
       y = i == 1 ? l.mul(y, f) : l.add(y, f);
     }
   l.set(op->getResult(0), y);

@@ -1,5 +1,5 @@
 // Pools over images and lines.
-#include "targets/Tosa/Lower/Lowerer.h"
+#include "targets/Tosa/Lower/Quantised.h"
 
 using namespace mlir;
 
@@ -49,8 +49,24 @@ LogicalResult checkRank(Operation *op, Lowerer &l) {
   return success();
 }
 
+/// The greatest integer means the greatest number only if what is still to be
+/// applied to it keeps the order.
+LogicalResult checkOrder(Operation *op, Lowerer &l) {
+  auto it = l.scaled.find(op->getOperand(0));
+  if (it == l.scaled.end() || it->second.pending.empty())
+    return success();
+  auto meanings = meaningsOf(l, it->second);
+  if (!meanings)
+    return failure();
+  for (int64_t i = 1; i < meanings->size(); ++i)
+    if (meanings->real(i) < meanings->real(i - 1))
+      return l.no() << "of " << it->second.pending.back()->getName().stripDialect()
+                    << ", which does not keep the order of integers; quantise its result first";
+  return success();
+}
+
 LogicalResult lowerMaxPool(Operation *op, Lowerer &l) {
-  if (failed(checkRank(op, l)))
+  if (failed(checkRank(op, l)) || failed(checkOrder(op, l)))
     return failure();
   auto w = readWindow(op, l, onnx::getInts(op, "kernel_shape"));
   if (!w || failed(check(op, l, *w)))

@@ -98,19 +98,21 @@ LogicalResult lowerDequantize(Operation *op, Lowerer &l) {
   return success();
 }
 
-/// Quantised value of a real number, as QuantizeLinear gives it.
+/// Quantised value of a real number, no NaN, as QuantizeLinear gives it.
 int64_t quantised(double v, const Quantisation &q) {
   double r = std::nearbyint(v / q.scale) + (double)q.zeroPoint;
   return (int64_t)std::clamp(r, -128.0, 127.0);
 }
 
-/// table[i] for every int8: the pending operators on its meaning, quantised.
-std::optional<HostTensor> tableOf(Lowerer &l, const Scaled &m, const Quantisation &q) {
+} // namespace
+
+std::optional<HostTensor> meaningsOf(Lowerer &l, const Scaled &m) {
   HostTensor x(l.b.getF32Type(), {256});
   x.mutableData();
   for (int i = 0; i < 256; ++i)
     x.setReal(i, std::clamp(m.scale[0] * (double)(i - 128 - m.zeroPoint), m.low, m.high));
   for (Operation *op : m.pending) {
+    StringRef name = op->getName().stripDialect();
     onnx::Evaluator evaluate = onnx::findEvaluator(op);
     SmallVector<std::optional<HostTensor>> operands(onnx::getNumOperandPositions(op));
     operands[0] = x;
@@ -118,15 +120,30 @@ std::optional<HostTensor> tableOf(Lowerer &l, const Scaled &m, const Quantisatio
       operands[i] = l.constantOf(onnx::getOptionalOperand(op, i));
     auto y = evaluate ? evaluate(op, onnx::ConstantOperands(operands, INT64_MAX)) : std::nullopt;
     if (!y || (*y)[0].size() != 256) {
-      l.no() << "the values of " << op->getName().stripDialect() << " cannot be tabulated";
+      l.no() << "the values of " << name << " cannot be tabulated";
       return std::nullopt;
     }
+    for (int i = 0; i < 256; ++i)
+      if (std::isnan((*y)[0].real(i))) {
+        l.no() << name << " of " << x.real(i) << " is NaN, which no integer stands for";
+        return std::nullopt;
+      }
     x = (*y)[0];
   }
+  return x;
+}
+
+namespace {
+
+/// table[i] for every int8: what it means, quantised.
+std::optional<HostTensor> tableOf(Lowerer &l, const Scaled &m, const Quantisation &q) {
+  auto x = meaningsOf(l, m);
+  if (!x)
+    return std::nullopt;
   HostTensor table(l.b.getI8Type(), {256});
   table.mutableData();
   for (int i = 0; i < 256; ++i)
-    table.setInteger(i, quantised(x.real(i), q));
+    table.setInteger(i, quantised(x->real(i), q));
   return table;
 }
 
@@ -199,25 +216,15 @@ LogicalResult lowerQuantize(Operation *op, Lowerer &l) {
 /// Relu and Clip narrow the bounds of what is meant.
 LogicalResult lowerBounds(Operation *op, Lowerer &l) {
   Value in = op->getOperand(0), result = op->getResult(0);
-  double low = -INFINITY, high = INFINITY;
-  if (op->getName().stripDialect() == "Relu")
-    low = 0;
-  for (auto [position, bound] : {std::pair(1u, &low), std::pair(2u, &high)})
-    if (op->getNumOperands() > 1)
-      if (Value v = onnx::getOptionalOperand(op, position)) {
-        auto t = l.constantOf(v);
-        if (!t || t->size() != 1)
-          return l.no() << "input '" << onnx::getOperandName(op, position) << "' is not a constant scalar";
-        *bound = t->real(0);
-      }
+  auto bounds = clipBounds(op, l, op->getName().stripDialect() == "Relu" ? 0 : -INFINITY, INFINITY);
+  if (!bounds)
+    return failure();
   Scaled m = l.scaled.lookup(in);
   if (!m.pending.empty()) {
     m.pending.push_back(op);
   } else {
-    m.low = std::min(std::max(m.low, low), high);
-    m.high = std::max(std::min(m.high, high), low);
-    if (m.low > m.high)
-      return l.no() << "bounds " << m.low << " and " << m.high << " leave nothing";
+    m.low = std::clamp(m.low, bounds->first, bounds->second);
+    m.high = std::clamp(m.high, bounds->first, bounds->second);
   }
   Perm perm = l.order(in);
   l.set(result, l.get(in, perm), perm);

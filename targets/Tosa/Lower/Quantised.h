@@ -24,9 +24,17 @@ struct QuantisedWeight {
   HostTensor integers;
   llvm::SmallVector<double> scale;
   int64_t largestSum; ///< of absolute values over one index of the axis
+  double error;       ///< largest sum of what the floats are off over one index of the axis
 };
 /// None, with a reason, if the floats are not multiples of some step each.
 std::optional<QuantisedWeight> quantiseWeight(Lowerer &l, const HostTensor &w, int64_t axis);
+/// A constant that is added to an accumulator of `channels` channels on the last
+/// axis of its own (one number, or one a channel), in the steps of `meaning`,
+/// which takes account of it; zeros for a null one. None after a reason.
+std::optional<HostTensor> quantiseBias(Lowerer &l, mlir::Value bias, int64_t channels, Scaled &meaning);
+
+/// What each int8 means after the operators still to be applied; none after a reason.
+std::optional<HostTensor> meaningsOf(Lowerer &l, const Scaled &m);
 
 } // namespace tessera::tosa
 #endif

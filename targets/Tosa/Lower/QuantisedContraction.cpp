@@ -17,14 +17,14 @@ static double stepOf(ArrayRef<double> v) {
   double most = 0;
   for (double x : v)
     most = std::max(most, std::abs(x));
-  if (most == 0)
+  if (llvm::all_of(v, [](double x) { return x == 0; }))
     return 1;
-  constexpr double slack = 1e-4; // floats are off by 2^-24 of 128 at most
+  constexpr double slack = 1.0 / (1 << 21); // a float32 is off by 2^-24 of itself, and each scaling of it by as much
   for (int k = 1; k <= 128; ++k) {
     double step = most / k;
     auto fits = [&](double x) {
       double q = std::nearbyint(x / step);
-      return std::abs(x / step - q) < slack && q <= 127;
+      return std::abs(x / step - q) <= slack * std::abs(q) && q <= 127;
     };
     if (llvm::all_of(v, fits))
       return step;
@@ -37,7 +37,7 @@ std::optional<QuantisedWeight> quantiseWeight(Lowerer &l, const HostTensor &w, i
     l.no() << "weight is " << onnx::getTypeName(w.element());
     return std::nullopt;
   }
-  QuantisedWeight q{HostTensor(l.b.getI8Type(), w.shape()), {}, 0};
+  QuantisedWeight q{HostTensor(l.b.getI8Type(), w.shape()), {}, 0, 0};
   q.integers.mutableData();
   int64_t channels = w.shape()[axis], inner = onnx::elementCount(w.shape().drop_front(axis + 1));
   std::vector<SmallVector<double>> values(channels);
@@ -52,43 +52,49 @@ std::optional<QuantisedWeight> quantiseWeight(Lowerer &l, const HostTensor &w, i
     q.scale.push_back(step);
   }
   SmallVector<int64_t> sums(channels, 0);
+  SmallVector<double> errors(channels, 0);
   for (int64_t i = 0; i < w.size(); ++i) {
     int64_t c = i / inner % channels, v = std::llround(w.real(i) / q.scale[c]);
     q.integers.setInteger(i, v);
     sums[c] += std::abs(v);
+    errors[c] += std::abs(w.real(i) - (double)v * q.scale[c]);
   }
+  q.error = *std::max_element(errors.begin(), errors.end());
   q.largestSum = *std::max_element(sums.begin(), sums.end());
   return q;
 }
 
-namespace {
-
-/// A float bias in steps of the accumulator.
-std::optional<HostTensor> quantiseBias(Lowerer &l, Value bias, ArrayRef<double> scale, int64_t channels,
-                                       Scaled &meaning) {
+std::optional<HostTensor> quantiseBias(Lowerer &l, Value bias, int64_t channels, Scaled &meaning) {
   HostTensor t(l.b.getI32Type(), {channels});
   t.mutableData();
   if (!bias)
     return t;
   auto b = l.constantOf(bias);
-  if (!b || !b->isFloat() || (b->size() != channels && b->size() != 1)) {
-    l.no() << "bias is not a constant of " << channels << " floats";
+  bool one = b && b->size() == 1;
+  if (!b || !b->isFloat() || !(one || (b->size() == channels && b->shape().back() == channels))) {
+    l.no() << "adds other than a constant of " << channels << " floats along the last axis: "
+           << onnx::getTypeName(bias.getType());
     return std::nullopt;
   }
+  double off = 0;
+  int64_t most = 0;
   for (int64_t c = 0; c < channels; ++c) {
-    double s = scale[scale.size() == 1 ? 0 : c], v = b->real(b->size() == 1 ? 0 : c) / s, rounded = std::nearbyint(v);
-    if (std::abs(v) > 1e9) {
+    double s = meaning.scale[meaning.scale.size() == 1 ? 0 : c], v = b->real(one ? 0 : c) / s;
+    if (!(std::abs(v) <= 1e9)) {
       l.no() << "bias is " << v << " steps of the accumulator, more than 1e9";
       return std::nullopt;
     }
-    t.setInteger(c, (int64_t)rounded);
-    // Biases are stored as multiples of the step; what float32 lost of it is no error.
-    double off = std::abs(v - rounded);
-    meaning.error = std::max(meaning.error, off * s);
-    meaning.bound = std::max(meaning.bound, (int64_t)std::abs(rounded));
+    int64_t rounded = std::llround(v);
+    t.setInteger(c, rounded);
+    off = std::max(off, std::abs(v - (double)rounded) * s);
+    most = std::max(most, std::abs(rounded));
   }
+  meaning.error += off;
+  meaning.bound += most;
   return t;
 }
+
+namespace {
 
 /// The operand as an 8-bit tensor whose meaning needs nothing more.
 std::optional<Scaled> plainOperand(Operation *op, Lowerer &l, unsigned position) {
@@ -128,13 +134,13 @@ LogicalResult lowerConv(Operation *op, Lowerer &l) {
   meaning.scale.clear();
   for (double s : q->scale)
     meaning.scale.push_back(s * x->scale[0]);
-  meaning.bound = 0;
-  auto bias = quantiseBias(l, onnx::getOptionalOperand(op, 2), meaning.scale, channels, meaning);
-  meaning.bound += x->bound * q->largestSum;
+  meaning.bound = x->bound * q->largestSum;
+  meaning.error = x->scale[0] * (double)x->bound * q->error;
+  auto bias = quantiseBias(l, onnx::getOptionalOperand(op, 2), channels, meaning);
   if (!bias || failed(checkSum(l, meaning.bound)))
     return failure();
-  l.replaceConstant(op->getOperand(1), q->integers);
-  auto y = buildConvolution(op, l, l.get(in, channelsLast(rank)), x->zeroPoint, op->getOperand(1), l.constant(*bias),
+  auto weight = [&](ArrayRef<int64_t> perm) { return l.transpose(l.constant(q->integers), perm); };
+  auto y = buildConvolution(op, l, l.get(in, channelsLast(rank)), x->zeroPoint, weight, l.constant(*bias),
                             l.b.getI32Type());
   if (failed(y))
     return failure();
@@ -160,6 +166,7 @@ LogicalResult lowerProduct(Operation *op, Lowerer &l) {
   meaning.bound = 0;
   int64_t zeroY = 0;
   bool transposed = gemm && onnx::getInt(op, "transB");
+  Value factor;
   if (auto w = l.constantOf(weight)) {
     if (w->rank() != 2)
       return l.no() << "weight has rank " << w->rank() << ", only 2 is served";
@@ -170,7 +177,8 @@ LogicalResult lowerProduct(Operation *op, Lowerer &l) {
     for (double s : q->scale)
       meaning.scale.push_back(s * x->scale[0]);
     meaning.bound = x->bound * q->largestSum;
-    l.replaceConstant(weight, q->integers);
+    meaning.error = x->scale[0] * (double)x->bound * q->error;
+    factor = l.transpose(l.constant(q->integers), transposed ? Perm{1, 0} : Perm{0, 1});
   } else {
     auto y = plainOperand(op, l, 1);
     if (!y || transposed)
@@ -178,13 +186,12 @@ LogicalResult lowerProduct(Operation *op, Lowerer &l) {
     meaning.scale = {x->scale[0] * y->scale[0]};
     meaning.bound = x->bound * y->bound * Lowerer::shapeOf(op->getOperand(0)).back();
     zeroY = y->zeroPoint;
+    factor = l.get(weight);
   }
-  auto bias = quantiseBias(l, gemm ? onnx::getOptionalOperand(op, 2) : Value(), meaning.scale, columns, meaning);
+  auto bias = quantiseBias(l, gemm ? onnx::getOptionalOperand(op, 2) : Value(), columns, meaning);
   if (!bias || failed(checkSum(l, meaning.bound)))
     return failure();
-  Value z = buildProduct(op, l, transposed, x->zeroPoint, zeroY);
-  if (!z)
-    return failure();
+  Value z = buildProduct(op, l, factor, x->zeroPoint, zeroY);
   if (!bias->isUniform() || bias->integer(0) != 0) {
     SmallVector<int64_t> dims(rank, 1);
     dims.back() = columns;

@@ -56,29 +56,20 @@ std::optional<double> commonStep(Lowerer &l, ArrayRef<const Scaled *> operands, 
 LogicalResult addConstant(Operation *op, Lowerer &l, unsigned tensor) {
   Value in = op->getOperand(tensor), result = op->getResult(0);
   const Scaled *m = meaningOf(op, l, tensor);
-  auto c = l.constantOf(op->getOperand(1 - tensor));
   if (!m)
     return failure();
   int64_t rank = Lowerer::rankOf(in), channels = Lowerer::shapeOf(in).empty() ? 1 : Lowerer::shapeOf(in).back();
-  bool vector = c->size() == 1 || (c->size() == channels && c->rank() > 0 && c->shape().back() == channels);
-  if (isBytes(l, in) || m->axis != rank - 1 || !vector || Lowerer::shapeOf(in) != Lowerer::shapeOf(result))
+  if (isBytes(l, in) || m->axis != rank - 1 || Lowerer::shapeOf(in) != Lowerer::shapeOf(result))
     return l.no() << "of a constant other than a bias of the last axis of a product";
   Scaled meaning = *m;
-  HostTensor t(l.b.getI32Type(), {channels});
-  t.mutableData();
-  for (int64_t i = 0; i < channels; ++i) {
-    double s = meaning.scale[meaning.scale.size() == 1 ? 0 : i], v = c->real(c->size() == 1 ? 0 : i) / s;
-    if (std::abs(v) > 1e9)
-      return l.no() << "bias is " << v << " steps of the accumulator, more than 1e9";
-    t.setInteger(i, std::llround(v));
-    meaning.error = std::max(meaning.error, m->error + std::abs(v - (double)std::llround(v)) * s);
-    meaning.bound = std::max(meaning.bound, m->bound + (int64_t)std::abs(std::llround(v)));
-  }
+  auto t = quantiseBias(l, op->getOperand(1 - tensor), channels, meaning);
+  if (!t)
+    return failure();
   if (meaning.bound > INT32_MAX)
     return l.no() << "sums reach " << meaning.bound << ", more than 32 bits";
   SmallVector<int64_t> dims(rank, 1);
   dims.back() = channels;
-  l.set(result, l.add(l.get(in), l.constant(t.reshaped(dims))));
+  l.set(result, l.add(l.get(in), l.constant(t->reshaped(dims))));
   l.scaled[result] = meaning;
   return success();
 }

@@ -5,26 +5,13 @@
 // nearest they are searched for and every position of the axis is checked.
 #include "mlir/Dialect/Tosa/IR/TosaOps.h"
 #include "targets/Tosa/Lower/Lowerer.h"
+#include "targets/Tosa/Nearest.h"
 #include <numeric>
 
 using namespace mlir;
 
 namespace tessera::tosa {
 namespace {
-
-/// position(o) = (o * d + offset) / n on an input of `in`, output of `out`.
-struct Sampling {
-  int64_t n, d, offset;
-  int64_t border(int64_t in, int64_t out) const { return (out - 1) * d + offset - (in - 1) * n; }
-};
-
-int64_t floorDiv(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
-
-/// Index that nearest takes: TOSA rounds half up and clamps.
-int64_t tosaNearest(const Sampling &s, int64_t o, int64_t in) {
-  int64_t p = o * s.d + s.offset, i = floorDiv(p, s.n);
-  return std::clamp<int64_t>(i + (2 * (p - i * s.n) >= s.n), 0, in - 1);
-}
 
 /// ONNX's position as a fraction num / den; none for a mode that is not served.
 std::optional<std::pair<int64_t, int64_t>> onnxPosition(StringRef mode, int64_t o, int64_t in, int64_t out) {
@@ -59,7 +46,7 @@ std::optional<Sampling> searchNearest(StringRef mode, StringRef rounding, int64_
       bool same = true;
       for (int64_t o = 0; o < out && same; ++o) {
         auto p = onnxPosition(mode, o, in, out);
-        same = tosaNearest(s, o, in) == onnxNearest(rounding, p->first, p->second, in);
+        same = nearestOf(s, o, in) == onnxNearest(rounding, p->first, p->second, in);
       }
       if (same)
         return s;
@@ -86,12 +73,12 @@ bool allowed(const Sampling &s, int64_t border) {
 std::optional<Sampling> samplingOf(Operation *op, Lowerer &l, int64_t in, int64_t out) {
   StringRef transform = onnx::getString(op, "coordinate_transformation_mode", "half_pixel");
   StringRef mode = onnx::getString(op, "mode", "nearest");
-  if (in == out)
-    return Sampling{1, 1, 0};
   if (!onnxPosition(transform, 0, in, out)) {
     l.no() << "coordinate_transformation_mode is '" << transform << "'";
     return std::nullopt;
   }
+  if (in == out)
+    return Sampling{1, 1, 0};
   std::optional<Sampling> s;
   if (mode == "nearest")
     s = searchNearest(transform, onnx::getString(op, "nearest_mode", "round_prefer_floor"), in, out);

@@ -1,3 +1,4 @@
+#include "targets/Tosa/Nearest.h"
 #include "targets/Tosa/Raise/Raiser.h"
 
 using namespace mlir;
@@ -139,18 +140,14 @@ LogicalResult raiseArgMax(Operation *op, Raiser &r) {
 //===----------------------------------------------------------------------===//
 
 struct Axis {
-  int64_t in, out, n, d, offset;
+  int64_t in, out;
+  Sampling at;
 };
 
-int64_t floorDiv(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
-
-/// The positions that nearest takes: half rounds up.
-SmallVector<int64_t> nearestOf(const Axis &a) {
+SmallVector<int64_t> positionsOf(const Axis &a) {
   SmallVector<int64_t> result;
-  for (int64_t o = 0; o < a.out; ++o) {
-    int64_t p = o * a.d + a.offset, i = floorDiv(p, a.n);
-    result.push_back(std::clamp<int64_t>(i + (2 * (p - i * a.n) >= a.n), 0, a.in - 1));
-  }
+  for (int64_t o = 0; o < a.out; ++o)
+    result.push_back(nearestOf(a.at, o, a.in));
   return result;
 }
 
@@ -169,11 +166,12 @@ Value gatherAxis(Raiser &r, Value x, int64_t axis, ArrayRef<int64_t> positions) 
 
 /// ONNX's name for the positions (o * d + offset) / n; empty if it has none.
 StringRef transformOf(const Axis &a) {
-  if (a.in == a.out && a.n == a.d && a.offset == 0)
+  auto [n, d, offset] = a.at;
+  if (a.in == a.out && n == d && offset == 0)
     return "any";
-  if (a.out * a.d == a.in * a.n)
-    return 2 * a.offset == a.d - a.n ? "half_pixel" : a.offset == 0 ? "asymmetric" : "";
-  return a.offset == 0 && (a.out - 1) * a.d == (a.in - 1) * a.n ? "align_corners" : "";
+  if (a.out * d == a.in * n)
+    return 2 * offset == d - n ? "half_pixel" : offset == 0 ? "asymmetric" : "";
+  return offset == 0 && (a.out - 1) * d == (a.in - 1) * n ? "align_corners" : "";
 }
 
 Value resizeOp(Raiser &r, Value x, RankedTensorType type, StringRef mode, StringRef transform) {
@@ -194,12 +192,12 @@ LogicalResult raiseResize(Operation *op, Raiser &r) {
   Value in = op->getOperand(0), result = op->getResult(0);
   Axis axes[2];
   for (int i = 0; i < 2; ++i)
-    axes[i] = {Raiser::shapeOf(in)[i + 1], Raiser::shapeOf(result)[i + 1], (*scale)[2 * i], (*scale)[2 * i + 1], (*offset)[i]};
+    axes[i] = {Raiser::shapeOf(in)[i + 1], Raiser::shapeOf(result)[i + 1], {(*scale)[2 * i], (*scale)[2 * i + 1], (*offset)[i]}};
   Perm perm = channelsFirst(4);
   Value x = r.get(in, perm);
   RankedTensorType type = r.typeIn(result, perm);
   if (cast<mlir::tosa::ResizeOp>(op).getMode() == mlir::tosa::ResizeMode::NEAREST_NEIGHBOR) {
-    SmallVector<int64_t> rows = nearestOf(axes[0]), columns = nearestOf(axes[1]);
+    SmallVector<int64_t> rows = positionsOf(axes[0]), columns = positionsOf(axes[1]);
     bool repeats = axes[0].out % axes[0].in == 0 && axes[1].out % axes[1].in == 0 &&
                    isRepetition(rows, axes[0].out / axes[0].in) && isRepetition(columns, axes[1].out / axes[1].in);
     r.set(result, repeats ? resizeOp(r, x, type, "nearest", "asymmetric")
