@@ -643,59 +643,6 @@ private:
   std::unordered_map<std::string, TypeProto> types;
 };
 
-// A slope of one dimension used to be one a channel; now it would be one a column.
-void reshapeSlopes(Model &model, NameSet &names) {
-  ModelProto copy = model.proto;
-  try {
-    ::onnx::shape_inference::InferShapes(copy, ::onnx::OpSchemaRegistry::Instance(),
-                                         ::onnx::ShapeInferenceOptions(false, 0, false));
-  } catch (const std::exception &) {
-  }
-  std::unordered_map<std::string, int> ranks; // -1: not the same everywhere
-  auto note = [&](const std::string &name, int rank) {
-    auto [it, fresh] = ranks.try_emplace(name, rank);
-    if (!fresh && it->second != rank)
-      it->second = -1;
-  };
-  forEachGraph(*copy.mutable_graph(), [&](GraphProto &g) {
-    for (auto *list : {&g.input(), &g.value_info(), &g.output()})
-      for (auto &v : *list)
-        if (v.type().tensor_type().has_shape())
-          note(v.name(), v.type().tensor_type().shape().dim_size());
-    for (auto &t : g.initializer())
-      note(t.name(), t.dims_size());
-  });
-  auto rank = [&](const std::string &name) {
-    auto it = ranks.find(name);
-    return it == ranks.end() ? -1 : it->second;
-  };
-  forEachGraph(*model.proto.mutable_graph(), [&](GraphProto &g) {
-    NodeList before;
-    before.Swap(g.mutable_node());
-    for (NodeProto &node : before) {
-      if (node.domain().empty() && node.op_type() == "PRelu" && node.input_size() == 2) {
-        int x = rank(node.input(0)), slope = rank(node.input(1));
-        if (x < 0 || slope < 0)
-          fail(node, "the ranks of input and slope are not known, as an operator set before 7 needs");
-        if (slope == 1 && x > 2) {
-          NodeProto &reshape = *g.add_node();
-          reshape.set_op_type("Unsqueeze");
-          reshape.set_name(locationName(node) + "/slope");
-          reshape.add_input(node.input(1));
-          reshape.add_output(names.unique(reshape.name()));
-          AttributeProto *axes = reshape.add_attribute();
-          axes->set_name("axes");
-          axes->set_type(AttributeProto::INTS);
-          for (int i = 1; i < x - 1; ++i)
-            axes->add_ints(i);
-          node.set_input(1, reshape.output(0));
-        }
-      }
-      g.add_node()->Swap(&node);
-    }
-  });
-}
-
 // Up to operator set 6: ONNX's converter.
 void upgradeAncient(Model &model) {
   GraphProto &graph = *model.proto.mutable_graph();
@@ -703,6 +650,13 @@ void upgradeAncient(Model &model) {
     for (auto &node : g.node())
       if (node.metadata_props_size() && nodeVersion(model, node) < 7)
         fail(node, "functions of operator sets before 7 are not supported");
+  });
+  // The converter drops the attribute, present or not: these are inference from 7 on.
+  forEachGraph(graph, [&](GraphProto &g) {
+    for (NodeProto &node : *g.mutable_node())
+      if (node.domain().empty() && (node.op_type() == "BatchNormalization" || node.op_type() == "Dropout") &&
+          !intAttribute(node, "is_test", 0))
+        fail(node, "attribute 'is_test' is 0, as by default, which asks for training: not supported; set it to 1");
   });
   // An anonymous output would take the place of absent inputs.
   NameSet names(graph);
@@ -713,7 +667,6 @@ void upgradeAncient(Model &model) {
         if (output.empty())
           anonymous.insert(output = names.unique("tessera/anonymous"));
   });
-  reshapeSlopes(model, names);
   GraphProto declared;
   *declared.mutable_input() = graph.input();
   *declared.mutable_output() = graph.output();

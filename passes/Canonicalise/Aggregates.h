@@ -26,6 +26,11 @@ namespace tessera::onnx {
 
 enum class PartKind : uint8_t { Tensor, Strings, Elements, Extents, Present, StringElements };
 
+/// Whether `t` is a tensor of strings.
+bool isStrings(mlir::Type t);
+/// `t`, or what an optional holds, as a sequence; null where it is none.
+SeqType sequenceIn(mlir::Type t);
+
 /// Tensor arithmetic on shapes that only a run knows. Vectors of one int64 stand
 /// for sizes and positions.
 class ShapeBuilder : public OnnxBuilder {

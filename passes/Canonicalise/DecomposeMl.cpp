@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <set>
 
 using namespace mlir;
 
@@ -45,14 +46,14 @@ Value softmaxZero(OnnxBuilder &b, Value x) {
   auto c = [&](double v) { return b.scalar(elementType(x), v); };
   int64_t last = rankedType(x).getRank() - 1;
   Value most = b.reduce("ReduceMax", x, {last}, true);
-  Value large = compare(b, "Greater", b.unary("Abs", x), c(1e-7));
+  Value large = compare(b, "Greater", b.unary("Abs", x), c(1e-7f)); // as in targets/Cpu/Kernels/TreeScores.cpp
   Value e = where(b, large, b.unary("Exp", b.sub(x, most)), b.mul(x, b.unary("Exp", b.unary("Neg", most))));
   Value sum = b.reduce("ReduceSum", e, {last}, true);
   Value none = compare(b, "Equal", sum, c(0));
   return where(b, none, c(0.5), b.div(e, where(b, none, c(1), sum)));
 }
 
-/// sqrt(2) erfinv(2 x - 1), as _common_classifier.py approximates it.
+/// sqrt(2) erfinv(2 x - 1), as _common_classifier.py approximates it; TreeScores.cpp has it for trees.
 Value probit(OnnxBuilder &b, Value x) {
   auto c = [&](double v) { return b.scalar(elementType(x), v); };
   Value z = b.sub(b.mul(x, c(2)), c(1));
@@ -99,33 +100,37 @@ LogicalResult scaler(Operation *op, PatternRewriter &r) {
   if (!rankedType(x) || (!offset.empty() && !fitsLastAxis(offset.size(), x)) ||
       (!scale.empty() && !fitsLastAxis(scale.size(), x)))
     return failure();
-  Value y = b.cast(x, r.getF32Type());
+  Type element = working(x, b);
+  Value y = b.cast(x, element);
   if (!offset.empty())
-    y = b.sub(y, floats(b, r.getF32Type(), offset, {(int64_t)offset.size()}));
+    y = b.sub(y, floats(b, element, offset, {(int64_t)offset.size()}));
   if (!scale.empty())
-    y = b.mul(y, floats(b, r.getF32Type(), scale, {(int64_t)scale.size()}));
-  replaceRefining(r, op, y);
+    y = b.mul(y, floats(b, element, scale, {(int64_t)scale.size()}));
+  replaceRefining(r, op, b.cast(y, r.getF32Type()));
   return success();
 }
 
 LogicalResult normalizer(Operation *op, PatternRewriter &r) {
   Value x = operand(op, 0);
   OnnxBuilder b(r, op->getLoc());
-  if (!rankedType(x) || rankedType(x).getRank() < 1)
+  if (!rankedType(x) || rankedType(x).getRank() < 1 || rankedType(x).getRank() > 2)
     return failure();
   StringRef norm = getString(op, "norm", "MAX");
-  x = b.cast(x, r.getF32Type());
+  Type element = working(x, b);
+  x = b.cast(x, element);
   int64_t axis = rankedType(x).getRank() - 1;
   Value size;
   if (norm == "MAX")
-    size = b.reduce("ReduceMax", b.unary("Abs", x), {axis}, true);
+    size = b.reduce("ReduceMax", x, {axis}, true); // the schema says max(X), not max(|X|)
   else if (norm == "L1")
     size = b.reduce("ReduceSum", b.unary("Abs", x), {axis}, true);
   else if (norm == "L2")
     size = b.unary("Sqrt", b.reduce("ReduceSum", b.mul(x, x), {axis}, true));
   else
     return failure();
-  replaceRefining(r, op, b.div(x, b.binary("Max", size, b.scalar(r.getF32Type(), 1e-30))));
+  Value none = compare(b, "Equal", size, b.scalar(element, 0)); // Y == X then
+  Value y = b.div(x, where(b, none, b.scalar(element, 1), size));
+  replaceRefining(r, op, b.cast(y, r.getF32Type()));
   return success();
 }
 
@@ -143,11 +148,17 @@ LogicalResult imputer(Operation *op, PatternRewriter &r) {
   HostTensor values(elementType(x), {(int64_t)n});
   values.mutableData();
   for (size_t i = 0; i < n; ++i)
-    isFloat ? values.setReal(i, reals[i]) : values.setInteger(i, integers[i]);
-  double lost = isFloat ? getFloat(op, "replaced_value_float", 0) : getInt(op, "replaced_value_int64", 0);
-  Value missing = std::isnan(lost) ? b.op("IsNaN", {x}, withElement(x, r.getI1Type()))
-                                   : compare(b, "Equal", x, b.scalar(elementType(x), lost));
-  replaceRefining(r, op, where(b, missing, b.weight(values), x));
+    if (isFloat)
+      values.setReal(i, reals[i]);
+    else if (values.setInteger(i, integers[i]); values.integer(i) != integers[i])
+      return failure(); // what stands for a missing value has to fit
+  HostTensor lost(isFloat ? Type(r.getF32Type()) : r.getI64Type(), {});
+  lost.mutableData();
+  if (isFloat)
+    lost.setReal(0, getFloat(op, "replaced_value_float", 0));
+  else
+    lost.setInteger(0, getInt(op, "replaced_value_int64", 0));
+  replaceRefining(r, op, where(b, equalKeys(b, x, lost), b.weight(values), x));
   return success();
 }
 
@@ -193,12 +204,11 @@ LogicalResult oneHotEncoder(Operation *op, PatternRewriter &r) {
   // Without `zeros` an unknown category is an error, which a kernel cannot raise.
   if (!rankedType(x) || cats.empty() || getInt(op, "zeros", 1) == 0)
     return failure();
-  HostTensor t(elementType(x), {(int64_t)cats.size()});
-  t.mutableData();
-  for (auto [i, v] : llvm::enumerate(cats))
-    t.isFloat() ? t.setReal(i, v) : t.setInteger(i, v);
-  Value wide = b.unsqueeze(x, {rankedType(x).getRank()});
-  replaceRefining(r, op, b.cast(compare(b, "Equal", wide, b.weight(t)), r.getF32Type()));
+  if (std::set<int64_t>(cats.begin(), cats.end()).size() != cats.size())
+    return failure();
+  // The schema casts the data to integers: 1.5 is of category 1.
+  Value wide = b.unsqueeze(b.cast(x, r.getI64Type()), {rankedType(x).getRank()});
+  replaceRefining(r, op, b.cast(compare(b, "Equal", wide, b.ints(cats)), r.getF32Type()));
   return success();
 }
 
@@ -212,7 +222,7 @@ LogicalResult linearRegressor(Operation *op, PatternRewriter &r) {
       (!intercepts.empty() && (int64_t)intercepts.size() != targets))
     return failure();
   int64_t features = coefficients.size() / targets;
-  Type element = r.getF32Type();
+  Type element = working(x, b);
   Value w = floats(b, element, coefficients, {targets, features});
   Value y = b.matmul(b.cast(x, element), b.transpose(w, {1, 0}));
   if (!intercepts.empty())
@@ -220,7 +230,7 @@ LogicalResult linearRegressor(Operation *op, PatternRewriter &r) {
   y = postTransform(b, y, getString(op, "post_transform", "NONE"));
   if (!y)
     return failure();
-  replaceRefining(r, op, y);
+  replaceRefining(r, op, b.cast(y, r.getF32Type()));
   return success();
 }
 
@@ -237,6 +247,9 @@ LogicalResult linearClassifier(Operation *op, PatternRewriter &r) {
   bool binary = rows == 1 && classes == 2;
   if ((!binary && rows != classes) || classes < 2 || (!intercepts.empty() && (int64_t)intercepts.size() != rows))
     return failure();
+  StringRef post = getString(op, "post_transform", "NONE");
+  if (binary && post == "PROBIT") // of -s or of s there is none
+    return failure();
   Type element = working(x, b);
   Value w = floats(b, element, coefficients, {rows, features});
   Value scores = b.matmul(b.cast(x, element), b.transpose(w, {1, 0}));
@@ -245,7 +258,7 @@ LogicalResult linearClassifier(Operation *op, PatternRewriter &r) {
   if (binary)
     scores = b.op("Concat", {b.unary("Neg", scores), scores},
                   rankedType(scores).clone(ArrayRef<int64_t>{t.getDimSize(0), 2}), {b.i("axis", 1)});
-  scores = postTransform(b, scores, getString(op, "post_transform", "NONE"));
+  scores = postTransform(b, scores, post);
   if (!scores)
     return failure();
   Type i64 = r.getI64Type();
@@ -259,7 +272,7 @@ LogicalResult linearClassifier(Operation *op, PatternRewriter &r) {
 /// Kernel values of every row of x [N, F] against every support vector [S, F].
 Value kernelMatrix(OnnxBuilder &b, Value x, Value vectors, StringRef kind, ArrayRef<float> p) {
   auto c = [&](double v) { return b.scalar(elementType(x), v); };
-  double gamma = p.size() > 0 ? p[0] : 0, offset = p.size() > 1 ? p[1] : 0, degree = p.size() > 2 ? std::trunc(p[2]) : 0;
+  double gamma = p.size() > 0 ? p[0] : 0, offset = p.size() > 1 ? p[1] : 0, degree = p.size() > 2 ? p[2] : 0;
   if (kind == "RBF") {
     Value d = b.sub(b.unsqueeze(x, {1}), vectors);
     return b.unary("Exp", b.mul(c(-gamma), b.reduce("ReduceSum", b.mul(d, d), {2}, false)));
@@ -268,8 +281,8 @@ Value kernelMatrix(OnnxBuilder &b, Value x, Value vectors, StringRef kind, Array
   if (kind == "LINEAR")
     return dot;
   Value s = b.add(b.mul(dot, c(gamma)), c(offset));
-  if (kind == "POLY")
-    return b.binary("Pow", s, c(degree));
+  if (kind == "POLY") // a fractional degree: runtimes differ on what it means
+    return degree == std::trunc(degree) ? b.binary("Pow", s, c(degree)) : Value();
   return kind == "SIGMOID" ? b.unary("Tanh", s) : Value();
 }
 
@@ -279,16 +292,18 @@ LogicalResult svmRegressor(Operation *op, PatternRewriter &r) {
                      rho = getFloats(op, "rho");
   int64_t supports = getInt(op, "n_supports", 0);
   OnnxBuilder b(r, op->getLoc());
-  if (!rankedType(x) || rankedType(x).getRank() != 2 || rho.size() != 1 || coefficients.empty() || supports < 0)
+  StringRef kind = getString(op, "kernel_type", "LINEAR");
+  if (!rankedType(x) || rankedType(x).getRank() != 2 || rho.size() != 1 || coefficients.empty() || supports < 0 ||
+      !llvm::is_contained({"LINEAR", "POLY", "RBF", "SIGMOID"}, kind))
     return failure();
-  Type element = r.getF32Type();
+  Type element = working(x, b);
   x = b.cast(x, element);
   Value s;
   if (supports > 0) {
     if (vectors.empty() || vectors.size() % supports != 0 || (int64_t)coefficients.size() != supports)
       return failure();
     s = kernelMatrix(b, x, floats(b, element, vectors, {supports, (int64_t)vectors.size() / supports}),
-                     getString(op, "kernel_type", "LINEAR"), getFloats(op, "kernel_params"));
+                     kind, getFloats(op, "kernel_params"));
     if (!s)
       return failure();
   } else {
@@ -301,7 +316,7 @@ LogicalResult svmRegressor(Operation *op, PatternRewriter &r) {
   s = postTransform(b, s, getString(op, "post_transform", "NONE"));
   if (!s)
     return failure();
-  replaceRefining(r, op, s);
+  replaceRefining(r, op, b.cast(s, r.getF32Type()));
   return success();
 }
 
@@ -332,35 +347,80 @@ LogicalResult labelEncoder(Operation *op, PatternRewriter &r) {
   return success();
 }
 
+/// Whether two of `keys` are equal; runtimes differ on which of them counts.
+bool repeats(const HostTensor &keys) {
+  std::set<double> reals;
+  std::set<int64_t> integers;
+  bool nan = false;
+  for (int64_t i = 0; i < keys.size(); ++i) {
+    bool lost = keys.isFloat() && std::isnan(keys.real(i));
+    bool fresh = lost             ? !std::exchange(nan, true)
+                 : keys.isFloat() ? reals.insert(keys.real(i)).second
+                                  : integers.insert(keys.integer(i)).second;
+    if (!fresh)
+      return true;
+  }
+  return false;
+}
+
+/// Sets element `i` of `to` to key `i`; false where its type does not hold the key.
+bool setExactly(HostTensor &to, const HostTensor &keys, int64_t i) {
+  constexpr double limit = 0x1p63;
+  if (keys.isFloat()) {
+    double v = keys.real(i);
+    if (to.isFloat()) {
+      to.setReal(i, v);
+      return std::isnan(v) || to.real(i) == v;
+    }
+    if (!(v >= -limit && v < limit) || v != std::trunc(v))
+      return false;
+    to.setInteger(i, (int64_t)v);
+    return to.integer(i) == (int64_t)v;
+  }
+  int64_t v = keys.integer(i);
+  if (!to.isFloat()) {
+    to.setInteger(i, v);
+    return to.integer(i) == v;
+  }
+  to.setReal(i, (double)v);
+  double held = to.real(i);
+  return held >= -limit && held < limit && (int64_t)held == v;
+}
+
 } // namespace
+
+Value equalKeys(OnnxBuilder &b, Value x, const HostTensor &keys) {
+  HostTensor list(elementType(x), keys.shape()), fits(b.attrs().getI1Type(), keys.shape()), nans = fits;
+  list.mutableData();
+  fits.mutableData();
+  nans.mutableData();
+  bool all = true, anyNan = false;
+  for (int64_t i = 0; i < keys.size(); ++i) {
+    bool fit = setExactly(list, keys, i), nan = list.isFloat() && std::isnan(list.real(i));
+    fits.setInteger(i, fit);
+    nans.setInteger(i, nan);
+    all &= fit;
+    anyNan |= nan;
+  }
+  Value hit = compare(b, "Equal", x, b.weight(list));
+  if (!all)
+    hit = compare(b, "And", hit, b.weight(fits));
+  if (!anyNan)
+    return hit;
+  Value lost = b.op("IsNaN", {x}, withElement(x, b.attrs().getI1Type())); // a NaN stands for every NaN
+  return compare(b, "Or", hit, compare(b, "And", lost, b.weight(nans)));
+}
 
 Value encoderHits(Operation *op, Value x, OnnxBuilder &b) {
   constexpr int64_t most = 1 << 16; // every element is compared with every key
   auto keys = encoderList(op, "keys", op->getContext());
-  if (!rankedType(x) || !keys || keys->size() > most)
+  if (!rankedType(x) || !keys || keys->size() > most || repeats(*keys))
     return {};
-  auto list = keys->cast(elementType(x));
-  if (!list)
-    return {};
-  Value wide = b.unsqueeze(x, {rankedType(x).getRank()});
-  Value hit = compare(b, "Equal", wide, b.weight(list->reshaped({list->size()})));
-  if (!list->isFloat())
-    return hit;
-  HostTensor nans(b.attrs().getI1Type(), {list->size()}); // a NaN among the keys stands for every NaN
-  nans.mutableData();
-  bool any = false;
-  for (int64_t i = 0; i < list->size(); ++i) {
-    any |= std::isnan(list->real(i));
-    nans.setInteger(i, std::isnan(list->real(i)));
-  }
-  if (!any)
-    return hit;
-  Value lost = b.op("IsNaN", {wide}, withElement(wide, b.attrs().getI1Type()));
-  return compare(b, "Or", hit, compare(b, "And", lost, b.weight(nans)));
+  return equalKeys(b, b.unsqueeze(x, {rankedType(x).getRank()}), keys->reshaped({keys->size()}));
 }
 
 Value pickByHit(OnnxBuilder &b, Value hit, const HostTensor &table) {
-  // Position of the last hit + 1, or 0: where keys repeat, the last one counts.
+  // Position of the hit + 1, or 0; there is one at most.
   RankedTensorType t = rankedType(hit);
   HostTensor numbers(b.attrs().getI64Type(), {t.getDimSize(t.getRank() - 1)});
   numbers.mutableData();

@@ -1,8 +1,10 @@
 // Random operators, and Dropout in training, as integer arithmetic: element i
 // draws from a hash of i and the seed. The same model gives the same numbers on
-// every device and in every run; a node without a seed has one of its name.
+// every device and in every run; a node without a seed has one of its result's
+// name, which no other has. In a loop the numbers of the iterations count as well.
 #include "passes/Canonicalise/Aggregates.h"
 
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/xxhash.h"
 
 using namespace mlir;
@@ -11,25 +13,50 @@ namespace tessera::onnx {
 
 namespace {
 
+/// The numbers of the iterations around `op`, inner ones first. None where a body
+/// is not a branch or a Loop's: Scan and SequenceMap become Loops, so `op` waits.
+std::optional<SmallVector<Value>> iterationsAround(Operation *op) {
+  SmallVector<Value> numbers;
+  for (Operation *p = op->getParentOp(); !isa<func::FuncOp>(p); p = p->getParentOp()) {
+    if (isOp(p, "Loop"))
+      numbers.push_back(p->getRegion(0).getArgument(0));
+    else if (!isOp(p, "If"))
+      return std::nullopt;
+  }
+  return numbers;
+}
+
+/// The import names a node's location by the node, then by its first result.
+StringRef resultName(Operation *op) {
+  auto node = op->getLoc()->findInstanceOf<NameLoc>();
+  auto result = node ? dyn_cast<NameLoc>(node.getChildLoc()) : NameLoc();
+  return result ? result.getName().getValue() : getNodeName(op);
+}
+
+std::string keyOf(Operation *op) {
+  if (auto seed = op->getAttrOfType<FloatAttr>("seed"))
+    return "seed " + llvm::toString(seed.getValue().bitcastToAPInt(), 16, false);
+  if (auto seed = op->getAttrOfType<IntegerAttr>("seed"))
+    return "seed " + std::to_string(seed.getInt());
+  return resultName(op).str();
+}
+
 class Random {
 public:
-  Random(Operation *op, PatternRewriter &r) : b(r, op->getLoc()) {
-    std::string key = getNodeName(op).str();
-    if (auto seed = op->getAttrOfType<FloatAttr>("seed"))
-      key = std::to_string(seed.getValueAsDouble());
-    else if (auto seed = op->getAttrOfType<IntegerAttr>("seed"))
-      key = std::to_string(seed.getInt());
-    start = (uint32_t)llvm::xxh3_64bits(StringRef(key));
+  Random(Operation *op, PatternRewriter &r, ArrayRef<Value> iterations) : b(r, op->getLoc()) {
+    start = (uint32_t)llvm::xxh3_64bits(StringRef(keyOf(op)));
     u32 = r.getIntegerType(32, false);
+    for (Value i : iterations) {
+      Value x = b.mul(b.cast(b.scalarOf(i), u32), number(0x9e3779b9));
+      iteration = hash(b.add(x, iteration ? iteration : number(start)));
+    }
   }
 
   /// `count` numbers of stream `stream`, even in [0, 1), float32 [count].
   Value uniform(Value count, uint32_t stream) {
     Value x = b.cast(b.range(count), u32);
     x = b.add(b.mul(x, number(0x9e3779b9)), number(start + stream * 0x85ebca6bu));
-    x = mix(x, 16, 0x7feb352d);
-    x = mix(x, 15, 0x846ca68b);
-    x = b.binary("BitwiseXor", x, shift(x, 16));
+    x = hash(iteration ? b.add(x, iteration) : x);
     Type f32 = b.attrs().getF32Type();
     return b.mul(b.cast(shift(x, 8), f32), b.scalar(f32, 1.0 / (1 << 24)));
   }
@@ -54,7 +81,13 @@ private:
   Value mix(Value x, uint32_t by, uint32_t factor) {
     return b.mul(b.binary("BitwiseXor", x, shift(x, by)), number(factor));
   }
+  Value hash(Value x) {
+    x = mix(x, 16, 0x7feb352d);
+    x = mix(x, 15, 0x846ca68b);
+    return b.binary("BitwiseXor", x, shift(x, 16));
+  }
   uint32_t start;
+  Value iteration; ///< null outside of loops
   Type u32;
 };
 
@@ -69,7 +102,10 @@ LogicalResult draw(Operation *op, PatternRewriter &r) {
   bool like = op->getNumOperands() == 1, normal = op->getName().getStringRef().contains("Normal");
   if (!type || !isa<FloatType>(type.getElementType()) || (like ? !rankedType(op->getOperand(0)) : !type.hasStaticShape()))
     return failure();
-  Random random(op, r);
+  auto iterations = iterationsAround(op);
+  if (!iterations)
+    return failure();
+  Random random(op, r, *iterations);
   ShapeBuilder &b = random.b;
   Value count = like ? random.countOf(op->getOperand(0)) : b.one(type.getNumElements());
   Value x = normal ? affine(b, random.normal(count), getFloat(op, "scale", 1), getFloat(op, "mean", 0))
@@ -83,7 +119,10 @@ LogicalResult bernoulli(Operation *op, PatternRewriter &r) {
   Value p = op->getOperand(0);
   if (!rankedType(p))
     return failure();
-  Random random(op, r);
+  auto iterations = iterationsAround(op);
+  if (!iterations)
+    return failure();
+  Random random(op, r, *iterations);
   ShapeBuilder &b = random.b;
   Value u = random.shaped(random.uniform(random.countOf(p), 0), p);
   replaceRefining(r, op, b.cast(b.compare("Less", u, b.cast(p, r.getF32Type())), elementType(op->getResult(0))));
@@ -96,7 +135,10 @@ LogicalResult multinomial(Operation *op, PatternRewriter &r) {
   int64_t samples = getInt(op, "sample_size", 1);
   if (!rankedType(logs) || rankedType(logs).getRank() != 2 || samples < 1)
     return failure();
-  Random random(op, r);
+  auto iterations = iterationsAround(op);
+  if (!iterations)
+    return failure();
+  Random random(op, r, *iterations);
   ShapeBuilder &b = random.b;
   Value p = b.unary("Softmax", b.cast(logs, r.getF32Type()), {b.i("axis", 1)});
   Value running = b.op("CumSum", {p, b.ints({1}, true)}, p.getType());
@@ -115,7 +157,10 @@ LogicalResult trainingDropout(Operation *op, PatternRewriter &r) {
   auto known = getConstantInts(training);
   if (!training || !rankedType(x) || !isa<FloatType>(elementType(x)) || (known && known->front() == 0))
     return failure();
-  Random random(op, r);
+  auto iterations = iterationsAround(op);
+  if (!iterations)
+    return failure();
+  Random random(op, r, *iterations);
   ShapeBuilder &b = random.b;
   Type f32 = r.getF32Type();
   Value drop = ratio ? b.scalarOf(b.cast(ratio, f32)) : b.scalar(f32, 0.5);

@@ -5,7 +5,7 @@
 //     hit[l, g]  = and over k of X[l + k d] == pool[g][k]
 //     count[g]  += sum over l of hit[l, g]
 //   Y[index[g]] = count[g], weighted
-#include "passes/Canonicalise/OnnxBuilder.h"
+#include "passes/Canonicalise/DecomposeMl.h"
 
 #include "llvm/ADT/DenseSet.h"
 
@@ -61,14 +61,14 @@ Value countGrams(OnnxBuilder &b, Value x, const Pool::Part &part, int64_t distan
     int64_t stop = k * distance - span;
     Value slice = b.op("Slice", {x, b.ints({k * distance}), b.ints({stop == 0 ? INT64_MAX : stop}), b.ints({axis})},
                        t.clone(shape));
-    HostTensor column(t.getElementType(), {part.count});
+    HostTensor column(b.attrs().getI64Type(), {part.count});
     column.mutableData();
     for (int64_t g = 0; g < part.count; ++g)
       column.setInteger(g, part.elements[g * part.length + k]);
     Value wide = b.unsqueeze(slice, {t.getRank()});
     shape.push_back(part.count);
     Type bits = RankedTensorType::get(shape, b.attrs().getI1Type());
-    Value same = b.op("Equal", {wide, b.weight(column)}, bits);
+    Value same = equalKeys(b, wide, column);
     hit = hit ? b.op("And", {hit, same}, bits) : same;
   }
   return b.reduce("ReduceSum", b.cast(hit, b.attrs().getI64Type()), {axis}, false);

@@ -98,7 +98,7 @@ bool toTensor(ElementsAttr attr, TensorProto &out) {
     auto strings = dyn_cast<DenseStringElementsAttr>(attr);
     if (!strings)
       return false;
-    for (StringRef s : strings.getRawStringData())
+    for (StringRef s : strings.getValues<StringRef>())
       out.add_string_data(s.str());
     return true;
   }

@@ -23,7 +23,7 @@ RegisterAggregateRule::RegisterAggregateRule(StringRef name, AggregateRule rule)
 
 //===-- Types ---------------------------------------------------------------===//
 
-static bool isStrings(Type t) {
+bool isStrings(Type t) {
   auto shaped = dyn_cast<ShapedType>(t);
   return shaped && isa<StringType>(shaped.getElementType());
 }
@@ -82,7 +82,7 @@ SmallVector<Value> Aggregates::parts(Value v) {
 
 //===-- Ranks of the tensors in a sequence ----------------------------------===//
 
-static SeqType sequenceIn(Type t) {
+SeqType sequenceIn(Type t) {
   if (auto o = dyn_cast<OptType>(t))
     t = o.getElementType();
   return dyn_cast<SeqType>(t);

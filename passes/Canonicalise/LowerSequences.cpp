@@ -54,13 +54,9 @@ Value rowOf(ShapeBuilder &b, Value tensor, bool strings) {
   return b.reshapeTo(tensor, b.concat({total, b.sizeOf(tensor, last)}), 2);
 }
 
-bool holdsStrings(Value sequence) {
-  Type t = sequence.getType();
-  if (auto o = dyn_cast<OptType>(t))
-    t = o.getElementType();
-  auto s = dyn_cast<SeqType>(t);
-  auto tensor = s ? dyn_cast<ShapedType>(s.getElementType()) : ShapedType();
-  return tensor && isa<StringType>(tensor.getElementType());
+bool holdsStrings(Value v) {
+  SeqType s = sequenceIn(v.getType());
+  return s && isStrings(s.getElementType());
 }
 
 /// [1, rank]: the extents of one tensor.

@@ -6,6 +6,8 @@
 
 #include "dialects/Onnx/IR/OpsCore.h"
 
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/Support/ConvertUTF.h"
 
 using namespace mlir;
@@ -13,6 +15,8 @@ using namespace mlir;
 namespace tessera::onnx {
 
 std::optional<HostTensor> encodeStrings(ArrayRef<StringRef> strings, ArrayRef<int64_t> shape, MLIRContext *ctx) {
+  if ((int64_t)strings.size() != elementCount(shape))
+    return std::nullopt;
   std::vector<std::vector<int32_t>> all;
   size_t width = 0;
   for (StringRef s : strings) {
@@ -207,14 +211,18 @@ TESSERA_AGGREGATE_RULE(StringConcat, "StringConcat") {
 
 namespace {
 
+bool repeats(ArrayRef<StringRef> list) { return llvm::StringSet<>(llvm::from_range, list).size() != list.size(); }
+
+/// Keys of a lookup; none where two are equal (runtimes differ on which counts).
 std::optional<HostTensor> stringList(Operation *op, StringRef what) {
-  MLIRContext *ctx = op->getContext();
-  if (auto t = op->getAttrOfType<DenseStringElementsAttr>((what + "_tensor").str()))
-    return encodeStrings(SmallVector<StringRef>(t.getRawStringData()), {(int64_t)t.getNumElements()}, ctx);
   SmallVector<StringRef> list = getStrings(op, (what + "s").str());
   if (list.empty())
     list = getStrings(op, (what + "_strings").str());
-  return list.empty() ? std::nullopt : encodeStrings(list, {(int64_t)list.size()}, ctx);
+  if (auto t = op->getAttrOfType<DenseStringElementsAttr>((what + "_tensor").str()))
+    list.assign(t.getValues<StringRef>().begin(), t.getValues<StringRef>().end());
+  if (list.empty() || repeats(list))
+    return std::nullopt;
+  return encodeStrings(list, {(int64_t)list.size()}, op->getContext());
 }
 
 /// [D, K]: which of the keys [K, W] each string is.
@@ -245,9 +253,9 @@ TESSERA_AGGREGATE_RULE(LabelEncoder, "ml.LabelEncoder") {
     SmallVector<StringRef> values = getStrings(op, "values_strings");
     StringRef fallback = getString(op, "default_string", "_Unused");
     if (auto t = op->getAttrOfType<DenseStringElementsAttr>("values_tensor")) {
-      values.assign(t.getRawStringData().begin(), t.getRawStringData().end());
+      values.assign(t.getValues<StringRef>().begin(), t.getValues<StringRef>().end());
       if (auto d = op->getAttrOfType<DenseStringElementsAttr>("default_tensor"); d && d.getNumElements() == 1)
-        fallback = d.getRawStringData().front();
+        fallback = *d.getValues<StringRef>().begin();
     }
     values.insert(values.begin(), fallback);
     table = encodeStrings(values, {(int64_t)values.size()}, op->getContext());
@@ -270,7 +278,7 @@ TESSERA_AGGREGATE_RULE(CategoryMapper, "ml.CategoryMapper") {
   if (words.size() != numbers.size() || words.empty() || !rankedType(x))
     return failure();
   if (Aggregates::isAggregate(x.getType())) {
-    auto keys = encodeStrings(words, {n}, op->getContext());
+    auto keys = repeats(words) ? std::nullopt : encodeStrings(words, {n}, op->getContext());
     HostTensor table(b.i64(), {n + 1});
     table.mutableData();
     table.setInteger(0, getInt(op, "default_int64", -1));
@@ -283,7 +291,7 @@ TESSERA_AGGREGATE_RULE(CategoryMapper, "ml.CategoryMapper") {
   }
   words.insert(words.begin(), getString(op, "default_string", "_Unused"));
   auto table = encodeStrings(words, {n + 1}, op->getContext());
-  if (!table)
+  if (!table || llvm::DenseSet<int64_t>(numbers.begin(), numbers.end()).size() != numbers.size())
     return failure();
   hit = b.compare("Equal", b.unsqueeze(x, {rankedType(x).getRank()}), b.ints(numbers));
   a.set(op->getResult(0), {pickByHit(b, hit, *table)});
@@ -401,6 +409,11 @@ TESSERA_AGGREGATE_RULE(StringNormalizer, "StringNormalizer") {
   int64_t rank = charRank(chars);
   if (rank < 1 || rank > 2 || (rank == 2 && rankedType(chars).getDimSize(0) != 1) ||
       (action != "NONE" && action != "LOWER" && action != "UPPER"))
+    return failure();
+  // Languages in which some letters change their case to others than everywhere.
+  StringRef language = getString(op, "locale").take_while(llvm::isAlpha);
+  bool changes = action != "NONE" || (!words.empty() && !getInt(op, "is_case_sensitive", 0));
+  if (changes && llvm::is_contained({"tr", "az", "lt"}, language))
     return failure();
   if (rank == 2)
     chars = b.squeeze(chars, {0});

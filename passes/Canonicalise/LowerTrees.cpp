@@ -35,8 +35,21 @@ struct Ensemble {
   int64_t targets, aggregate, post;
   SmallVector<int64_t> labels;
   SmallVector<StringRef> names; ///< of the classes, when these are words: labels are their numbers then
-  std::vector<double> base;
+  std::vector<double> base; ///< as given until settleBase
 };
+
+/// Checks the base values: one a target, or one for the score of a binary classifier
+/// that scores class 0 alone (what converters write). On other numbers, on a score
+/// of class 1 alone and on its probit, text and runtimes all differ.
+bool settleBase(Ensemble &e, bool binary, const Forest &forest) {
+  size_t given = e.base.size(), targets = e.targets;
+  if (binary && (forest.targets.front() != 0 || e.post == 4 || given > 1))
+    return false;
+  if (given && given != targets && !binary)
+    return false;
+  e.base.resize(targets, 0);
+  return true;
+}
 
 std::optional<Ensemble> readEnsemble(Operation *op) {
   StringRef name = op->getName().stripDialect();
@@ -51,14 +64,9 @@ std::optional<Ensemble> readEnsemble(Operation *op) {
   if (e.targets < (e.classifier ? 2 : 1))
     return std::nullopt;
   auto given = floatList(op, "base_values");
-  if (!given || (given->size() > 1 && static_cast<int64_t>(given->size()) != e.targets))
+  if (!given)
     return std::nullopt;
-  e.base.assign(e.targets, 0);
-  if (given->size() == 1 && e.classifier)
-    e.base[0] = (*given)[0];
-  else if (!given->empty())
-    for (size_t i = 0; i < e.base.size(); ++i)
-      e.base[i] = (*given)[std::min(i, given->size() - 1)];
+  e.base.assign(given->begin(), given->end());
   if (name == "ml.TreeEnsemble") {
     e.aggregate = getInt(op, "aggregate_function", 1);
     e.post = getInt(op, "post_transform", 0);
@@ -108,6 +116,9 @@ void lower(Operation *op) {
     return;
   if (!x.isDynamicDim(x.getRank() - 1) && x.getDimSize(x.getRank() - 1) < forest->features)
     return;
+  bool binary = e->classifier && e->targets == 2 && !forest->targets.empty() && llvm::all_equal(forest->targets);
+  if (!settleBase(*e, binary, *forest))
+    return;
   bool isDouble = x.getElementType().isF64();
   makeLessEqual(*forest, isDouble);
   auto packed = packForest(*forest, e->targets, isDouble);
@@ -130,7 +141,6 @@ void lower(Operation *op) {
   SmallVector<Value> operands{op->getOperand(0)};
   operands.append(tablesOf(b, loc, isDouble, *forest, *packed, *e));
   auto option = [&](StringRef name, int64_t value) { return b.getNamedAttr(name, b.getI64IntegerAttr(value)); };
-  bool binary = e->classifier && e->targets == 2 && llvm::all_equal(forest->targets);
   bool positive = llvm::all_of(forest->weights, [](double w) { return w >= 0; });
   auto attrs = b.getDictionaryAttr({option("aggregate", e->aggregate), option("post", e->post), option("binary", binary),
                                     option("positive", positive), option("features", forest->features),

@@ -3,7 +3,8 @@
 
 usage: graphs.py [--build DIR] [--only REGEX]
 
-A graph is ONNX text; `$[3,4]` in it stands for a constant of seeded normal values. The oracle is onnxruntime without optimisation.
+A graph is ONNX text; `$[3,4]` in it stands for a constant of seeded normal values. The oracle is onnxruntime without optimisation, or onnx.reference
+where onnxruntime has no kernel or does not follow the text. Some graphs must be refused, some draw random numbers that must differ.
 """
 import argparse
 import os
@@ -14,14 +15,24 @@ import zlib
 
 import numpy as np
 
-from harness import Fault, Tally, Tools, error, oracle
+from harness import Fault, Refused, Tally, Tools, error, oracle
 
-GRAPHS = []
+GRAPHS, REFUSED, DRAWS = [], [], []
 
 
-def graph(name, text, *shapes, limit=1e-5, opset=21, low=None, high=None):
-    """`shapes`: per run the dims of each input, in order; none means as declared."""
-    GRAPHS.append((name, text, shapes, limit, opset, low, high))
+def graph(name, text, *shapes, limit=1e-5, opset=21, low=None, high=None, reference=False):
+    """`shapes`: per run the dims of each input, in order; none means as declared. `reference`: the oracle is onnx.reference."""
+    GRAPHS.append((name, text, shapes, limit, opset, low, high, reference))
+
+
+def refused(name, text, word, opset=21):
+    """The compiler must refuse, with `word` in its message."""
+    REFUSED.append((name, text, word, opset))
+
+
+def draws(name, text):
+    """No two of the numbers in all outputs may be equal, and a second run must give the same."""
+    DRAWS.append((name, text))
 
 
 # Contractions: extents that are no multiple of any tile, every operand a constant or not, epilogues, batches, transposes.
@@ -139,7 +150,38 @@ graph("dynamic_quantise", "g (float[3,40] x) => (uint8 q, float s, uint8 z) { q,
 # ai.onnx.ml that is arithmetic.
 graph("ml_scale_normalise", """g (float[5,3] x) => (float y, float z, float u, float v) { y = ai.onnx.ml.Scaler<offset=[0.5, 1.0, -2.0], scale=[2.0, 0.25, 3.0]>(x) z = ai.onnx.ml.Normalizer<norm="L2">(x)
   u = ai.onnx.ml.Normalizer<norm="L1">(x) v = ai.onnx.ml.Binarizer<threshold=0.25>(x) }""")
-graph("ml_normalise_max", "g (float[5,3] a) => (float y) { x = Abs(a) y = ai.onnx.ml.Normalizer<norm=\"MAX\">(x) }") # runtimes differ on negative numbers
+graph("ml_normalise_max", """g (float[5,3] x, float[4] v) => (float y, float z, float u) { y = ai.onnx.ml.Normalizer<norm="MAX">(x) n = Constant<value = float {-1.0}>() a = Abs(v) m = Mul(a, n)
+  z = ai.onnx.ml.Normalizer<norm="MAX">(v) u = ai.onnx.ml.Normalizer<norm="MAX">(m) }""")
+graph("ml_normalise_zero", """g (float[2,3] a) => (float x, float y, float z, float u) { n = Constant<value = float {0.0}>() x = Mul(a, n) y = ai.onnx.ml.Normalizer<norm="MAX">(x)
+  z = ai.onnx.ml.Normalizer<norm="L1">(x) u = ai.onnx.ml.Normalizer<norm="L2">(x) }""")
+graph("ml_normalise_tiny", """g (float[2,3] a) => (float y, float z) { n = Constant<value = float {1e-34}>() x = Mul(a, n) y = ai.onnx.ml.Normalizer<norm="MAX">(x) z = ai.onnx.ml.Normalizer<norm="L1">(x) }""")
+refused("ml_normalise_rank_3", "g (float[2,2,2] x) => (float[2,2,2] y) { y = ai.onnx.ml.Normalizer<norm=\"MAX\">(x) }", "Normalizer")
+# Doubles whose differences float loses.
+graph("ml_double_scale", "g (float[5,2] a) => (float y) { d = Cast<to=11>(a) o = Constant<value = double {1e9}>() x = Add(d, o) y = ai.onnx.ml.Scaler<offset=[1e9, 1e9], scale=[1.0, 0.5]>(x) }")
+graph("ml_double_normalise", "g (float[5,2] a) => (float y) { d = Cast<to=11>(a) o = Constant<value = double {1e300}>() x = Mul(d, o) y = ai.onnx.ml.Normalizer<norm=\"L1\">(x) }", reference=True)
+graph("ml_double_linear", """g (float[5,2] a) => (float y, float z) { d = Cast<to=11>(a) o = Constant<value = double {1e9}>() x = Add(d, o)
+  y = ai.onnx.ml.LinearRegressor<coefficients=[1.0, 0.5], intercepts=[-1.5e9]>(x)
+  z = ai.onnx.ml.SVMRegressor<kernel_type="RBF", kernel_params=[0.5, 0.0, 3.0], n_supports=2, coefficients=[1.0, -0.5], support_vectors=[1e9, 1e9, 1e9, 1e9], rho=[0.3]>(x) }""", reference=True)
+# Keys that the type of the input does not hold, or that only a double would confuse, are equal to nothing.
+graph("ml_keys_narrow", """g (int64[6,1] a) => (int64[6,1] y, int32[6,1] w, float[6,2] t) { big = Constant<value = int64 {9007199254740990}>() b = Add(a, big)
+  y = ai.onnx.ml.Imputer<imputed_value_int64s=[7], replaced_value_int64=9007199254740993>(b)
+  n = Cast<to=6>(a) w = ai.onnx.ml.Imputer<imputed_value_int64s=[7], replaced_value_int64=4294967298>(n)
+  t = TfIdfVectorizer<max_gram_length=1, max_skip_count=0, min_gram_length=1, mode="TF", ngram_counts=[0], ngram_indexes=[0, 1], pool_int64s=[4294967298, 3]>(n) }""", low=0, high=6, reference=True)
+graph("ml_keys_float", """g (int64[6] a) => (float[6,2] y, float[6] z) { f = Cast<to=1>(a) h = Constant<value = float {0.5}>() m = Mul(f, h) y = ai.onnx.ml.OneHotEncoder<cats_int64s=[1, 2]>(m)
+  o = Constant<value = float {16777216.0}>() z0 = Add(f, o) z1 = ai.onnx.ml.OneHotEncoder<cats_int64s=[16777217, 16777219]>(z0) k = Constant<value = int64[1] {1}>() z = ReduceSum<keepdims=0>(z1, k) }""", low=0, high=6)
+refused("ml_keys_twice", "g (int64[3] x) => (int64[3] y) { y = ai.onnx.ml.LabelEncoder<keys_int64s=[1, 1], values_int64s=[10, 30], default_int64=-7>(x) }", "LabelEncoder")
+refused("ml_cats_twice", "g (int64[3] x) => (float[3,2] y) { y = ai.onnx.ml.OneHotEncoder<cats_int64s=[1, 1]>(x) }", "OneHotEncoder")
+refused("ml_imputed_too_large", "g (int32[3] x) => (int32[3] y) { y = ai.onnx.ml.Imputer<imputed_value_int64s=[4294967296], replaced_value_int64=1>(x) }", "Imputer")
+graph("ml_linear_one_row", """g (float[6,3] x) => (int64[6] l, float[6,2] p, int64[6] m, float[6,2] q) {
+  l, p = ai.onnx.ml.LinearClassifier<classlabels_ints=[7, 3], coefficients=[0.5, -1.0, 2.0], intercepts=[0.1], post_transform="NONE">(x)
+  m, q = ai.onnx.ml.LinearClassifier<classlabels_ints=[7, 3], coefficients=[0.5, -1.0, 2.0], intercepts=[0.1], post_transform="SOFTMAX">(x) }""", reference=True)
+graph("ml_linear_one_row_logistic", """g (float[6,3] x) => (int64[6] l, float[6,2] p) {
+  l, p = ai.onnx.ml.LinearClassifier<classlabels_ints=[7, 3], coefficients=[0.5, -1.0, 2.0], intercepts=[0.1], post_transform="LOGISTIC">(x) }""")
+refused("ml_linear_one_row_probit", "g (float[6,1] x) => (int64[6] l, float[6,2] p) { l, p = ai.onnx.ml.LinearClassifier<classlabels_ints=[7, 3], coefficients=[0.5], intercepts=[0.1], post_transform=\"PROBIT\">(x) }",
+        "LinearClassifier")
+refused("ml_svm_degree", "g (float[2,1] x) => (float[2,1] y) { y = ai.onnx.ml.SVMRegressor<kernel_type=\"POLY\", kernel_params=[1.0, 0.0, 2.5], n_supports=1, coefficients=[1.0], support_vectors=[2.0], rho=[0.0]>(x) }",
+        "SVMRegressor")
+refused("ml_svm_kernel", "g (float[2,1] x) => (float[2,1] y) { y = ai.onnx.ml.SVMRegressor<kernel_type=\"FOO\", n_supports=0, coefficients=[1.5], rho=[0.5]>(x) }", "SVMRegressor")
 graph("ml_linear", """g (float[6,3] x) => (float[6,2] y, int64[6] l, float[6,3] p, int64[6] m, float[6,2] q) {
   y = ai.onnx.ml.LinearRegressor<coefficients=[0.5, -1.0, 2.0, 1.0, 0.25, -0.75], intercepts=[0.1, -0.2], targets=2>(x)
   l, p = ai.onnx.ml.LinearClassifier<classlabels_ints=[7, 3, 5], coefficients=[0.5, -1.0, 2.0, 1.0, 0.25, -0.75, 0.3, 0.2, 0.1], intercepts=[0.1, -0.2, 0.0], post_transform="SOFTMAX", multi_class=1>(x)
@@ -168,6 +210,25 @@ graph("sequence_map", """g (float[m,4] x, float[4] w) => (float[a,4] y) { p = Co
   t = SequenceMap<body = b (float[c,4] e, float[4] f) => (float[c,4] o) { o = Mul(e, f) }>(s, w) y = ConcatFromSequence<axis=0>(t) }""", [[7, 4], [4]], [[3, 4], [4]])
 graph("strings_inside", """g (int64[6] x) => (int64[6] y, bool[6] e, int64[6] c, bool[6] m) { w = ai.onnx.ml.LabelEncoder<keys_int64s=[0, 1, 2], values_strings=["a b", " c  d e", ""], default_string="x,y">(x)
   t, c = StringSplit(w) u = StringConcat(w, w) k = Constant<value_strings = ["a ba b"]>() e = Equal(u, k) m = RegexFullMatch<pattern="( ?[a-d]*)+e? ?[a-e ]*">(u) y = ai.onnx.ml.LabelEncoder<keys_strings=["a ba b", "", "x,yx,y"], values_int64s=[1, 2, 3], default_int64=-1>(u) }""", low=0, high=4)
+# Tensors of one string over and over.
+graph("strings_all_equal", """g (int64[6] x) => (int64[6] y, bool[6] e) { w = ai.onnx.ml.LabelEncoder<keys_int64s=[0, 1], values_tensor = string[2] {"q", "q"}, default_tensor = string[1] {"zz"}>(x)
+  k = Constant<value = string[6] {"q", "q", "q", "q", "q", "q"}>() e = Equal(w, k) y = ai.onnx.ml.LabelEncoder<keys_tensor = string[1] {"q"}, values_tensor = int64[1] {5}, default_tensor = int64[1] {9}>(w) }""", low=0, high=4)
+refused("strings_twice", "g (int64[3] x) => (int64[3] y) { w = ai.onnx.ml.LabelEncoder<keys_int64s=[0], values_strings=[\"a\"]>(x) y = ai.onnx.ml.LabelEncoder<keys_strings=[\"a\", \"a\"], values_int64s=[1, 2]>(w) }",
+        "LabelEncoder")
+refused("strings_locale", "g (int64[3] x) => (int64[a] y) { w = ai.onnx.ml.LabelEncoder<keys_int64s=[0], values_strings=[\"i\"]>(x) u = StringNormalizer<case_change_action=\"UPPER\", locale=\"tr_TR\">(w) "
+        "y = ai.onnx.ml.LabelEncoder<keys_strings=[\"I\"], values_int64s=[1]>(u) }", "StringNormalizer")
+graph("strings_locale_c", """g (int64[3] x) => (int64[3] y) { w = ai.onnx.ml.LabelEncoder<keys_int64s=[0], values_strings=["i"]>(x) u = StringNormalizer<case_change_action="UPPER", locale="C">(w)
+  y = ai.onnx.ml.LabelEncoder<keys_strings=["I"], values_int64s=[1], default_int64=-1>(u) }""", low=0, high=2)
+# Random numbers: every node, every iteration of every loop has its own.
+BODY = "(int64 i, bool c) => (bool c2, float[2] r) { c2 = Identity(c) r = %s }"
+draws("random_nodes", "g (float[2] x) => (float[2] a, float[2] b, float[2] c, float[2] d, float[2] e) { a = RandomUniformLike(x) b = RandomUniformLike(x) [n] c = RandomNormalLike(x) [n] d = RandomNormalLike(x) "
+      "e = RandomUniformLike<seed=1e-8>(x) }")
+draws("random_seeds", "g () => (float[2] a, float[2] b) { a = RandomUniform<shape=[2], seed=1e-8>() b = RandomUniform<shape=[2], seed=2e-8>() }")
+draws("random_loop", "g () => (float[n,2] a) { n = Constant<value = int64 {5}>() t = Constant<value = bool {1}>() a = Loop(n, t) <body = b " + BODY % "RandomUniform<shape=[2], seed=3.0>()" + "> }")
+draws("random_loop_nested", "g () => (float[n,k,2] a) { n = Constant<value = int64 {3}>() t = Constant<value = bool {1}>() a = Loop(n, t) <body = o (int64 j, bool d) => (bool d2, float[k,2] s) { d2 = Identity(d) "
+      "s = Loop(n, t) <body = b " + BODY % "RandomNormal<shape=[2]>()" + "> }> }")
+draws("random_scan", "g (float[4,2] x) => (float[4,2] a) { a = Scan<num_scan_inputs=1, body = b (float[2] e) => (float[2] r) { r = RandomUniformLike(e) }>(x) }")
+draws("random_map", "g (float[4,2] x) => (float[m,2] a) { s = SplitToSequence<axis=0>(x) t = SequenceMap<body = b (float[1,2] e) => (float[1,2] r) { r = RandomUniformLike(e) }>(s) a = ConcatFromSequence<axis=0>(t) }")
 
 
 def weights(name, text):
@@ -204,22 +265,55 @@ def feeds_of(model, shapes, seed, low, high):
     return feeds
 
 
-def check(tools, name, text, shapes, limit, opset, low, high):
+def check(tools, name, text, shapes, limit, opset, low, high, reference):
     import onnx
+    import onnx.reference
     model = build(name, text, opset)
     with tempfile.TemporaryDirectory() as tmp:
         path, bundle = os.path.join(tmp, name + ".onnx"), os.path.join(tmp, name + ".tsr")
         onnx.save(model, path)
         tools.compile(path, bundle)
-        ref = oracle(path)
+        ref = onnx.reference.ReferenceEvaluator(model) if reference else oracle(path)
         for k, dims in enumerate([*(shapes or [None]), (shapes or [None])[0]]):
             feeds = feeds_of(model, dims, k, low, high)
             want = ref.run(None, feeds)
+            if reference:  # it gives doubles where the schema says float
+                want = [np.asarray(w).astype(onnx.helper.tensor_dtype_to_np_dtype(o.type.tensor_type.elem_type)) for w, o in zip(want, model.graph.output)]
             got = tools.run(bundle, feeds, len(want))
             for i, (g, w) in enumerate(zip(got, want)):
                 e, why = error(g, w)
                 if not e <= limit:
                     raise Fault(f"run {k} {dims or ''}: output {i}: {why or f'error {e:.2e} over {limit:g}'}")
+
+
+def check_refused(tools, name, text, word, opset):
+    import onnx
+    with tempfile.TemporaryDirectory() as tmp:
+        path = os.path.join(tmp, name + ".onnx")
+        onnx.save(build(name, text, opset), path)
+        try:
+            tools.compile(path, os.path.join(tmp, "m.tsr"))
+        except Refused as e:
+            if word not in e.said:
+                raise Fault(f"refused without a word on {word}: {e}")
+            return
+        raise Fault("not refused")
+
+
+def check_draws(tools, name, text):
+    import onnx
+    model = build(name, text, 21)
+    with tempfile.TemporaryDirectory() as tmp:
+        path, bundle = os.path.join(tmp, name + ".onnx"), os.path.join(tmp, name + ".tsr")
+        onnx.save(model, path)
+        tools.compile(path, bundle)
+        feeds = feeds_of(model, None, 0, None, None)
+        first, second = (tools.run(bundle, feeds, len(model.graph.output)) for _ in range(2))
+        numbers = np.concatenate([v.ravel() for v in first])
+        if len(numbers) < 4 or len(np.unique(numbers)) != len(numbers):
+            raise Fault(f"{len(np.unique(numbers))} different ones of {len(numbers)}")
+        if any(not np.array_equal(a, b) for a, b in zip(first, second)):
+            raise Fault("a second run gives others")
 
 
 def main():
@@ -231,6 +325,10 @@ def main():
     for g in GRAPHS:
         if re.search(a.only, g[0]):
             tally.attempt(g[0], check, tools, *g)
+    for cases, how in ((REFUSED, check_refused), (DRAWS, check_draws)):
+        for g in cases:
+            if re.search(a.only, g[0]):
+                tally.attempt(g[0], how, tools, *g)
     return tally.finish()
 
 

@@ -20,7 +20,11 @@ DTYPES = {"float": np.float32, "double": np.float64, "float16": np.float16, "int
 
 
 class Refused(Exception):
-    """Exit status 1: the model or its data is refused, with the reason."""
+    """Exit status 1: the model or its data is refused. The text is the first reason, `said` all of them."""
+
+    def __init__(self, why, said):
+        super().__init__(why)
+        self.said = said
 
 
 class Fault(Exception):
@@ -46,7 +50,7 @@ class Tools:
         lines = [x.strip() for x in p.stderr.splitlines() if x.strip()]
         why = next((x for x in lines if "error" in x.lower()), lines[-1] if lines else "no message")[:300]
         if p.returncode == 1:
-            raise Refused(why)
+            raise Refused(why, p.stderr)
         raise Fault(f"status {p.returncode}: {why}")
 
     def compile(self, model, out, *options):
@@ -137,7 +141,8 @@ def error(got, want):
         return (np.inf, f"{bad} of {want.size} values differ") if bad else (0.0, "")
     if want.size == 0:
         return 0.0, ""
-    got, want = got.astype(np.float64), want.astype(np.float64)
+    wide = np.complex128 if want.dtype.kind == "c" else np.float64
+    got, want = got.astype(wide), want.astype(wide)
     finite = np.isfinite(want)
     if not np.array_equal(got[~finite], want[~finite], equal_nan=True) or not np.isfinite(got[finite]).all():
         return np.inf, "NaN or infinity differs"

@@ -20,12 +20,8 @@ Value TreeScores::splitBinary(PostTransform post, bool positive) {
     set(e.idx(0), first);
     set(e.idx(1), second);
   };
-  if (post == PostTransform::Probit) {
-    setBoth(e.subF(d(1), probit(s)), probit(s));
-  } else if (positive) {
+  if (positive && post == PostTransform::None) {
     setBoth(e.subF(d(1), s), s);
-  } else if (post == PostTransform::Logistic) {
-    setBoth(math::sigmoid(e, e.subF(d(0), s)), math::sigmoid(e, s));
   } else {
     setBoth(e.subF(d(0), s), s);
     transform(post);
@@ -67,7 +63,7 @@ void TreeScores::softmax(bool keepsZeros) {
   Value sum = e.forLoop(e.idx(0), count, e.idx(1), ValueRange{d(0)}, [&](Value k, ValueRange c) -> SmallVector<Value> {
     Value s = get(k), t = math::exp(e, e.subF(s, most));
     if (keepsZeros) { // scores of zero stay small
-      Value tiny = e.cmpF(P::OLE, math::abs(e, s), d(0.0000001));
+      Value tiny = e.cmpF(P::OLE, math::abs(e, s), d(1e-7f));
       t = e.select(tiny, e.mulF(s, math::exp(e, e.subF(d(0), most))), t);
     }
     set(k, t);
