@@ -350,6 +350,15 @@ void put(uint8_t *at, uint64_t value, int bytes) {
     at[i] = uint8_t(value >> (8 * i));
 }
 
+/// The lowest version that has all the plan uses.
+uint32_t versionOf(const Plan &plan) {
+  auto isPart = [](const PlanTensor &tensor) { return tensor.kind != 0; };
+  bool plain = plan.devices.size() == 1 && plan.artefacts.empty() &&
+               llvm::none_of(plan.inputs, isPart) &&
+               llvm::none_of(plan.outputs, isPart);
+  return plain ? format::kFormatVersion : format::kFormatVersionParts;
+}
+
 std::array<uint8_t, kHeaderBytes> makeHeader(uint64_t fileBytes,
                                              uint32_t version,
                                              const Builder &manifest) {
@@ -436,11 +445,7 @@ llvm::Expected<BundleStats> writeBundle(const Plan &plan, llvm::StringRef path,
     return std::move(error);
   if (manifest.GetSize() != sizing.GetSize())
     return llvm::createStringError("internal: the manifest changed its size");
-  bool plain = plan.devices.size() == 1 && plan.artefacts.empty();
-  auto header = makeHeader(fileBytes,
-                           plain ? format::kFormatVersion
-                                 : format::kFormatVersionDevices,
-                           manifest);
+  auto header = makeHeader(fileBytes, versionOf(plan), manifest);
   os.seek(0);
   os.write(reinterpret_cast<const char *>(header.data()), header.size());
   os.write(reinterpret_cast<const char *>(manifest.GetBufferPointer()),

@@ -85,7 +85,7 @@ llvm::Expected<const Manifest *> openManifest(llvm::StringRef path,
       memcmp(bytes.data(), kMagic, sizeof(kMagic)) != 0)
     return fail("not a Tessera bundle");
   uint32_t version = read32le(bytes.data() + kVersionAt);
-  if (version != kFormatVersion && version != kFormatVersionDevices)
+  if (version != kFormatVersion && version != kFormatVersionParts)
     return fail("a bundle of a format version this tool does not know");
   uint64_t offset = read64le(bytes.data() + kManifestOffsetAt);
   uint64_t size = read64le(bytes.data() + kManifestBytesAt);
@@ -111,10 +111,19 @@ llvm::Expected<const Manifest *> openManifest(llvm::StringRef path,
   return GetManifest(manifest);
 }
 
+/// What part of a value it is (FORMAT.md, Kinds); null for a tensor.
+const char *partName(uint8_t kind) {
+  static const char *const names[] = {nullptr,   "strings", "elements",
+                                      "extents", "present", "string elements"};
+  return kind < std::size(names) ? names[kind] : "unknown";
+}
+
 Json describeTensor(const TensorSpec &tensor) {
   Json out;
   out["name"] = text(tensor.name());
   out["type"] = elementTypeName(tensor.element_type());
+  if (const char *part = partName(tensor.kind()))
+    out["part"] = part;
   out["dims"] = Json::array();
   for (size_t axis = 0; axis < count(tensor.dims()); ++axis) {
     const Dim &dim = *tensor.dims()->Get(axis);

@@ -40,7 +40,10 @@ std::string shapeText(const Json &tensor) {
     if (dim.contains("multiple"))
       out += ":" + std::to_string(dim["multiple"].get<int64_t>());
   }
-  return out + "]" + (tensor.contains("optional") ? " (has a default)" : "");
+  out += "]";
+  if (tensor.contains("part"))
+    out += " (" + tensor["part"].get<std::string>() + ")";
+  return out + (tensor.contains("optional") ? " (has a default)" : "");
 }
 
 std::string joined(const Json &words, const char *separator = " ") {

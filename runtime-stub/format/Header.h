@@ -25,9 +25,10 @@ namespace tessera::format {
 /* The first byte is no text, and the line ends break when a transfer rewrites
  * them. */
 inline constexpr uint8_t kMagic[8] = {0x89, 'T', 'S', 'R', '\r', '\n', 0x1a, '\n'};
-/* A bundle has the lowest version that has all it uses: 2 if it launches. */
+/* A bundle has the lowest version that has all it uses: 2 if it launches, or
+ * if an input or output is no tensor. */
 inline constexpr uint32_t kFormatVersion = 1;
-inline constexpr uint32_t kFormatVersionDevices = 2;
+inline constexpr uint32_t kFormatVersionParts = 2;
 
 inline constexpr uint32_t kHeaderBytes = 128;
 inline constexpr uint32_t kVersionAt = 8;

@@ -11,8 +11,8 @@ namespace {
 
 class PlanChecker {
 public:
-  PlanChecker(tsr_bundle &bundle, tsr_error_t *error)
-      : b(bundle), error(error) {}
+  PlanChecker(tsr_bundle &bundle, bool plain, tsr_error_t *error)
+      : b(bundle), plain(plain), error(error) {}
 
   bool run() {
     return pools() && entry() && buffers() && kernels() && scalars() &&
@@ -350,7 +350,59 @@ private:
     for (u32 i = 0; i < list.count; ++i)
       if (!tensor(isInput ? "input" : "output", i, list[i], isInput))
         return false;
+    return parts(isInput ? "input" : "output", list);
+  }
+
+  static u8 kindAt(TableVector list, u32 i) {
+    return i < list.count ? list[i].get<u8>(field::kTensorKind)
+                          : u8(TSR_PART_TENSOR);
+  }
+  static bool isElements(u8 kind) {
+    return kind == TSR_PART_ELEMENTS || kind == TSR_PART_STRING_ELEMENTS;
+  }
+
+  /// What is said of kinds in FORMAT.md: hosts join the parts without a look.
+  bool parts(const char *what, TableVector list) {
+    for (u32 i = 0; i < list.count; ++i) {
+      u8 kind = kindAt(list, i), next = kindAt(list, i + 1);
+      if (kind == TSR_PART_TENSOR)
+        continue;
+      if (plain)
+        return bad(what, i, "kind 0 in format version 1", "kind", i64(kind));
+      i32 type = list[i].get<i32>(field::kElementType);
+      u32 rank = list[i].vector<Dim>(field::kDims).count;
+      if (!isPart(kind, type, rank))
+        return bad(what, i, "the type and rank of its kind",
+                   "kind, of type, rank", i64(kind), i64(type), i64(rank));
+      bool isLast = i + 1 == list.count;
+      if (isElements(kind) && next != TSR_PART_EXTENTS)
+        return bad(what, i, "the extents (kind 3) behind elements",
+                   isLast ? "nothing" : "kinds", isLast ? kNothing : i64(kind),
+                   i64(next));
+      if (kind == TSR_PART_EXTENTS && (!i || !isElements(kindAt(list, i - 1))))
+        return bad(what, i, "elements (kind 2 or 5) before extents", "others");
+      if (kind == TSR_PART_PRESENT &&
+          (isLast || next == TSR_PART_EXTENTS || next == TSR_PART_PRESENT))
+        return bad(what, i, "the value of the optional behind it",
+                   isLast ? "nothing" : "kinds", isLast ? kNothing : i64(kind),
+                   i64(next));
+    }
     return true;
+  }
+  static bool isPart(u8 kind, i32 type, u32 rank) {
+    constexpr i32 kInt32 = 6, kInt64 = 7, kBool = 9;
+    switch (kind) {
+    case TSR_PART_STRINGS:
+      return type == kInt32 && rank >= 1;
+    case TSR_PART_ELEMENTS:
+      return rank == 1 && elementBytes(type, 2) == 2 * elementBytes(type, 1);
+    case TSR_PART_EXTENTS:
+      return type == kInt64 && rank == 2;
+    case TSR_PART_PRESENT:
+      return type == kBool && rank == 0;
+    default: // strings of a sequence
+      return type == kInt32 && rank == 2;
+    }
   }
 
   bool tensor(const char *what, u32 i, Table tensor, bool isInput) {
@@ -412,6 +464,7 @@ private:
   }
 
   tsr_bundle &b;
+  bool plain; ///< format version 1
   tsr_error_t *error;
 };
 
@@ -496,7 +549,7 @@ tsr_status_t checkPlan(tsr_bundle &bundle, tsr_error_t *error) {
                   "devices|%u|at most %u in this format version|the bundle was "
                   "made by a faulty tool: compile the model again",
                   bundle.deviceCount, u32(plain ? 1 : TSR_MAX_DEVICES));
-  if (!PlanChecker(bundle, error).run())
+  if (!PlanChecker(bundle, plain, error).run())
     return TSR_REFUSED;
   return checkDevices(bundle, error);
 }

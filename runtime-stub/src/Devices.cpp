@@ -60,7 +60,7 @@ tsr_status_t waitFor(tsr_instance &instance, u32 device, tsr_error_t *error) {
   Executor traced(instance, device, error);
   traced.position = instance.command;
   u64 begin = traced.now();
-  state.busy = 0;
+  state.busy = 0; // even if the wait fails: the host has stopped the device then
   if (isQueued(instance) &&
       instance.host.wait(instance.host.context, device) != 0)
     return refuse(error, TSR_ERROR_HOST,

@@ -47,14 +47,14 @@ tsr_status_t checkHeader(const u8 *image, u64 size, tsr_error_t *error) {
   u32 headerBytes = load<u32>(image + format::kHeaderBytesAt);
   u64 flags = load<u64>(image + format::kFlagsAt);
   bool known = version == format::kFormatVersion ||
-               version == format::kFormatVersionDevices;
+               version == format::kFormatVersionParts;
   if (!known || headerBytes != format::kHeaderBytes || flags)
     return refuse(error, TSR_ERROR_VERSION,
                   "bundle format|version %u, header of %u bytes, flags "
                   "%lu|version %u or %u, %lu bytes, no flags|compile the model with "
                   "the Tessera release this loader comes from",
                   version, headerBytes, flags, format::kFormatVersion,
-                  format::kFormatVersionDevices,
+                  format::kFormatVersionParts,
                   u64(format::kHeaderBytes));
   HeaderView header{image};
   if (header.fileBytes() != size)

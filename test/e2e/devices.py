@@ -4,7 +4,8 @@
 usage: devices.py [--build DIR] [--only REGEX]
 
 Each model is compiled with nodes wrapped into segments, and run on two sets of inputs with the devices on threads and inline, the
-processor's memory poisoned while they work and not. The oracle is onnxruntime without optimisation, which knows nothing of the split.
+processor's memory poisoned while they work and not. Poisoned, a launch on a thread is waited for at once, as nobody else may need the memory then: it
+shows that the devices reach into no other memory, not that anything runs side by side, which `threads` below is for. The oracle is onnxruntime without optimisation, which knows nothing of the split.
 """
 import argparse
 import glob

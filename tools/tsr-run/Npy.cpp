@@ -144,6 +144,12 @@ static Tensor parseNpyAs(const std::string &bytes, const std::string &path,
     throw Refused("'" + path + "': .npy type '" + descr + "' is not supported");
   tensor.dims = parseShape(valueOf(header, "shape", path), path);
   int64_t count = elementCount(tensor.dims, "'" + path + "'");
+  if (characters) { // no product below overflows, and no empty ones are walked
+    std::vector<int64_t> all = tensor.dims;
+    all.push_back(*characters);
+    if (!elementCount(all, "'" + path + "'"))
+      count = 0;
+  }
   if (uint64_t(count) * width != bytes.size() - start)
     throw Refused("'" + path + "': " + std::to_string(bytes.size() - start) +
                   " bytes of elements, needed: " +

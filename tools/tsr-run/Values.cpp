@@ -8,7 +8,18 @@
 namespace runner {
 namespace {
 
-//===-- UTF-8 -----------------------------------------------------------------===//
+//===-- Characters ------------------------------------------------------------===//
+
+/// Padded, strings of very different lengths are far larger than their file.
+constexpr int64_t kMostCharacters = int64_t(1) << 30;
+
+/// Refuses what is no character, and 0, which is padding.
+void checkCharacter(uint32_t point, const std::string &path) {
+  if (point == 0)
+    throw Refused("'" + path + "': a string with the character 0 is not supported");
+  if (point > 0x10ffff || (point >= 0xd800 && point < 0xe000))
+    throw Refused("'" + path + "': " + std::to_string(point) + " is no code point of Unicode's characters");
+}
 
 std::vector<int32_t> codePoints(const std::string &text, const std::string &path) {
   std::vector<int32_t> out;
@@ -26,10 +37,9 @@ std::vector<int32_t> codePoints(const std::string &text, const std::string &path
       point = point << 6 | (next & 63);
     }
     static const uint32_t least[] = {0, 0x80, 0x800, 0x10000};
-    if (point < least[more] || point > 0x10ffff || (point >= 0xd800 && point < 0xe000))
+    if (point < least[more])
       throw bad();
-    if (point == 0)
-      throw Refused("'" + path + "': a string with the character 0 is not supported");
+    checkCharacter(point, path);
     out.push_back(int32_t(point));
     i += more + 1;
   }
@@ -71,12 +81,31 @@ Tensor charsOf(const std::vector<std::string> &strings, std::vector<int64_t> dim
   Tensor out;
   out.elementType = kInt32;
   dims.push_back(int64_t(width));
+  int64_t characters = elementCount(dims, "'" + path + "'");
+  if (characters > kMostCharacters)
+    throw Refused("'" + path + "': " + std::to_string(all.size()) + " strings padded to " + std::to_string(width) +
+                  " characters, needed: at most " + std::to_string(kMostCharacters) + " characters in all");
   out.dims = std::move(dims);
-  out.data.resize(all.size() * width * 4);
+  out.data.resize(byteCount(kInt32, characters));
   for (size_t i = 0; i < all.size(); ++i)
     if (!all[i].empty())
       std::memcpy(&out.data[i * width * 4], all[i].data(), all[i].size() * 4);
   return out;
+}
+
+/// Zeros behind the characters of a string only.
+Tensor checkedChars(Tensor chars, const std::string &path) {
+  size_t width = size_t(chars.dims.back());
+  std::vector<uint32_t> row(width);
+  for (size_t at = 0; at < chars.data.size(); at += width * 4) {
+    std::memcpy(row.data(), &chars.data[at], width * 4);
+    size_t length = width;
+    while (length && !row[length - 1])
+      --length;
+    for (size_t i = 0; i < length; ++i)
+      checkCharacter(row[i], path);
+  }
+  return chars;
 }
 
 //===-- Reading ---------------------------------------------------------------===//
@@ -107,8 +136,6 @@ std::vector<Tensor> sequenceOf(const std::string &bytes, const Group &group, int
       t = parseTensorProto(f.bytes, path);
       if (t.elementType != elementType)
         throw Refused("'" + path + "': a sequence of " + typeName(t.elementType) + ", needed: " + typeName(elementType));
-      if (bitsOf(elementType) % 8)
-        throw Refused("'" + path + "': sequences of " + typeName(elementType) + " are not supported");
     }
     list.push_back(std::move(t));
   }
@@ -180,17 +207,16 @@ std::string formatSequence(const tsr_tensor_t &elements, const tsr_tensor_t &ext
   int64_t n = extents.dims[0], rank = extents.dims[1], width = strings ? elements.dims[1] : 0;
   auto *rows = static_cast<const int64_t *>(extents.data);
   auto *data = static_cast<const uint8_t *>(elements.data);
-  uint64_t bytes = strings ? uint64_t(width) * 4 : bitsOf(elements.element_type) / 8;
   uint64_t at = 0;
   for (int64_t i = 0; i < n; ++i) {
     std::vector<int64_t> dims(rows + i * rank, rows + (i + 1) * rank);
     while (!dims.empty() && dims.front() == -1) // an axis that it lacks
       dims.erase(dims.begin());
-    uint64_t size = uint64_t(elementCount(dims, name)) * bytes;
-    if (size > elements.bytes - at)
-      throw Refused("output '" + name + "': its extents do not fit its elements");
     if (strings)
       dims.push_back(width);
+    uint64_t size = byteCount(elements.element_type, elementCount(dims, name));
+    if (size > elements.bytes - at)
+      throw Refused("output '" + name + "': its extents do not fit its elements");
     tsr_tensor_t part = elements;
     part.data = const_cast<uint8_t *>(data + at);
     part.dims = dims.data();
@@ -262,7 +288,7 @@ std::vector<Tensor> readGroup(const Group &group, const std::string &path,
     for (Tensor &t : sequenceOf(bytes, group, info(value).element_type, extents.back(), path))
       out.push_back(std::move(t));
   } else if (npy) {
-    out.push_back(group.strings ? parseStringsNpy(bytes, path) : parseNpy(bytes, path));
+    out.push_back(group.strings ? checkedChars(parseStringsNpy(bytes, path), path) : parseNpy(bytes, path));
   } else {
     out.push_back(tensorOf(bytes, group.strings, path));
   }

@@ -121,7 +121,9 @@ typedef struct tsr_host {
   int (*submit)(void *context, uint32_t device, void (*work)(void *argument),
                 void *argument);
   /* Returns when the device has done all that was submitted. What it wrote is
-   * visible then. Non-zero: the device failed. */
+   * visible then. Non-zero: the device failed, and the host has stopped it:
+   * none of what was submitted is under way or will begin, since the run ends
+   * without another wait and its memory may be taken back. */
   int (*wait)(void *context, uint32_t device);
 } tsr_host_t;
 

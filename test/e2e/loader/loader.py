@@ -142,6 +142,127 @@ def refusals(r, tally, bundle):
             tally.ok(f"exit code: {what}")
 
 
+class Values:
+    """Files for the inputs of models that take strings, sequences and optionals."""
+
+    def __init__(self, r):
+        self.r = r
+        strings, floats = (helper.make_tensor_type_proto(kind, ["n"]) for kind in (TensorProto.STRING, TensorProto.FLOAT))
+        self.bundles = {name: self.identity(name, kind) for name, kind in (
+            ("strings", strings), ("sequence", helper.make_sequence_type_proto(floats)), ("string_sequence", helper.make_sequence_type_proto(strings)),
+            ("optional", helper.make_optional_type_proto(floats)),
+            ("optional_sequence", helper.make_optional_type_proto(helper.make_sequence_type_proto(floats))))}
+
+    def identity(self, name, kind):
+        ends = [helper.make_value_info(end, kind) for end in "xy"]
+        return self.r.bundle("id_" + name, [helper.make_node("Identity", ["x"], ["y"])], *([end] for end in ends))
+
+    def file(self, data):
+        path = os.path.join(self.r.tmp, "value")
+        open(path, "wb").write(data if isinstance(data, bytes) else data.SerializeToString())
+        return path
+
+    @staticmethod
+    def npy(descr, shape, data=b"", fortran=False):
+        head = f"{{'descr': '{descr}', 'fortran_order': {fortran}, 'shape': {shape}, }}".encode()
+        return b"\x93NUMPY\x01\x00" + len(head).to_bytes(2, "little") + head + data
+
+    @staticmethod
+    def points(*rows):
+        return Values.npy(f"<U{len(rows[0])}", (len(rows),), np.array(rows, np.uint32).tobytes())
+
+    @staticmethod
+    def strings(*texts, shape=None):
+        return TensorProto(dims=shape or [len(texts)], data_type=TensorProto.STRING, string_data=texts)
+
+    @staticmethod
+    def sequence(*tensors, kind=1):
+        return onnx.SequenceProto(elem_type=kind, tensor_values=tensors)
+
+
+def values(r, tally):
+    """Values that are no tensors, and files that hold none: refused by name, whatever they hold."""
+    v = Values(r)
+    one = numpy_helper.from_array(np.array([1, 2], np.float32))
+    table = numpy_helper.from_array(np.zeros((2, 2), np.float32))
+    whole = numpy_helper.from_array(np.array([1, 2]))
+    text = v.strings(b"a", b"bc")
+    number = v.npy("<f4", "(1,)", bytes(4))
+    for name, what, data, part in (
+            ("strings", "not UTF-8", v.strings(b"a\xff"), "not UTF-8"),
+            ("strings", "a cut character", v.strings(b"a\xe2\x82"), "not UTF-8"),
+            ("strings", "an overlong character", v.strings(b"\xc0\xaf"), "not UTF-8"),
+            ("strings", "a surrogate", v.strings(b"\xed\xa0\x80"), "55296 is no code point"),
+            ("strings", "beyond Unicode", v.strings(b"\xf4\x90\x80\x80"), "1114112 is no code point"),
+            ("strings", "character 0", v.strings(b"a\0b"), "the character 0"),
+            ("strings", "character 0 at the end", v.strings(b"a\0"), "the character 0"),
+            ("strings", "another number", v.strings(b"a", b"b", shape=[3]), "2 strings for shape [3]"),
+            ("strings", "a negative extent", v.strings(b"a", shape=[-1]), "negative dimension"),
+            ("strings", "numbers", one, "needed: string"),
+            ("strings", "a damaged message", text.SerializeToString()[:-1], "neither a .npy file nor a TensorProto"),
+            ("strings", "very different lengths", v.strings(b"a" * (1 << 20), *[b""] * 2048), "characters in all"),
+            ("strings", ".npy of numbers", number, "needed: a unicode array"),
+            ("strings", ".npy with a surrogate", v.points([97, 0xd800]), "55296 is no code point"),
+            ("strings", ".npy beyond Unicode", v.points([98, 0], [0x110000, 98]), "1114112 is no code point"),
+            ("strings", ".npy of -1", v.points([0xffffffff]), "4294967295 is no code point"),
+            ("strings", ".npy with character 0", v.points([97, 0, 98]), "the character 0"),
+            ("strings", ".npy with character 0 first", v.points([0, 98]), "the character 0"),
+            ("strings", ".npy of other bytes", v.npy("<U1", "(3,)", bytes(8)), "8 bytes of elements, needed: 12"),
+            ("strings", ".npy too large", v.npy("<U16777216", "(1099511627776,)"), "is too large"),
+            ("strings", ".npy too wide", v.npy("<U99999999", "(1,)"), "is not supported"),
+            ("strings", ".npy of nothing, walked", v.npy("<U0", "(1048576, 67108864)", fortran=True), "rank"),
+            ("sequence", "of no tensor", v.sequence(kind=2), "a sequence of what is no tensor"),
+            ("sequence", "another element type", v.sequence(one, whole), "a sequence of int64, needed: float32"),
+            ("sequence", "rank above the contract", v.sequence(one, table), "rank 2 in a sequence, needed: at most 1"),
+            ("sequence", ".npy", number, "a sequence is given as a SequenceProto"),
+            ("sequence", "a damaged tensor", v.sequence(one).SerializeToString()[:-1], "neither a .npy file nor a TensorProto"),
+            ("sequence", "strings", v.sequence(text), "type string"),
+            ("string_sequence", "of no tensor", v.sequence(kind=3), "a sequence of what is no tensor"),
+            ("string_sequence", "of numbers", v.sequence(one), "needed: string"),
+            ("string_sequence", "not UTF-8", v.sequence(v.strings(b"\xfe")), "not UTF-8"),
+            ("string_sequence", "rank above the contract", v.sequence(v.strings(b"a", shape=[1, 1])), "rank 2 in a sequence, needed: at most 1"),
+            ("optional", "another kind", onnx.OptionalProto(elem_type=3, sequence_value=v.sequence(one)), "another kind of value"),
+            ("optional", "another type", onnx.OptionalProto(elem_type=1, tensor_value=whole), "type int64, needed: float32"),
+            ("optional", ".npy of another rank", v.npy("<f4", "(1, 1)", bytes(4)), "rank"),
+            ("optional_sequence", "another kind", onnx.OptionalProto(elem_type=1, tensor_value=one), "another kind of value"),
+            ("optional_sequence", ".npy", number, "a sequence is given as a SequenceProto")):
+        got, _, err = r.run(v.bundles[name], v.file(data))
+        first = err.splitlines()[0] if err else ""
+        if got != 1 or part not in first or not first.startswith("error: "):
+            tally.fail(f"value: {name}: {what}", f"status {got}, {first!r}")
+        else:
+            tally.ok(f"value: {name}: {what}")
+    tally.attempt("value: strings, sequences and optionals go through", through, v, faults=(Fault, Refused))
+
+
+def through(v):
+    """What is not to be refused comes out as it went in."""
+    words = np.array(["", "a", "\u00e4\u20ac", "\U0001f600 b"])
+    for data in (v.points(*([*map(ord, w), 0, 0, 0][:3] for w in words)), v.strings(*(w.encode() for w in words))):
+        got = v.r.out(v.bundles["strings"], v.file(data))
+        if got.tolist() != words.tolist():
+            raise Fault(f"strings: {got.tolist()}")
+    one, none = (numpy_helper.from_array(np.array(x, np.float32)) for x in ([1, 2], []))
+    folder = os.path.join(v.r.tmp, "out")
+    for name, sent in (("sequence", v.sequence(one, none, one)), ("sequence", v.sequence()), ("string_sequence", v.sequence(v.strings(b"a", b"bc"), v.strings(b"d"))),
+                       ("optional", onnx.OptionalProto(elem_type=1, tensor_value=one)), ("optional", onnx.OptionalProto()),
+                       ("optional_sequence", onnx.OptionalProto(elem_type=3, sequence_value=v.sequence(one)))):
+        status, _, err = v.r.run(v.bundles[name], v.file(sent), "--output-dir", folder, "--output-format", "pb")
+        if status:
+            raise Fault(f"{name}: status {status}: {err.strip()}")
+        got = type(sent).FromString(open(os.path.join(folder, "output_0.pb"), "rb").read())
+        if plain_value(got) != plain_value(sent):
+            raise Fault(f"{name}: {plain_value(got)}")
+
+
+def plain_value(proto):
+    if isinstance(proto, onnx.SequenceProto):
+        return [numpy_helper.to_array(t).tolist() for t in proto.tensor_values]
+    if proto.HasField("sequence_value"):
+        return plain_value(proto.sequence_value)
+    return numpy_helper.to_array(proto.tensor_value).tolist() if proto.HasField("tensor_value") else None
+
+
 def options(r, tally, bundle):
     good, trace = os.path.join(r.tmp, "good.npy"), os.path.join(r.tmp, "trace.json")
     status, out, err = r.run(bundle, good, "--bench", 5, "--ns", "--threads", 2, "--poison", "--trace", trace)
@@ -185,6 +306,7 @@ def main():
         r = Runner(tools, tmp)
         bundle = forms(r, tally)
         refusals(r, tally, bundle)
+        values(r, tally)
         options(r, tally, bundle)
         speed(r, tally)
     return tally.finish()

@@ -1,6 +1,8 @@
 // Hand-made plans through bundle and loader.
 #include "test/unit/Runtime/TestPlan.h"
 
+#include "runtime-stub/format/Header.h"
+
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
 #include <numeric>
@@ -11,7 +13,7 @@ using namespace tessera::test;
 
 namespace {
 
-constexpr int32_t kF32 = 1, kI64 = 7, kU8 = 2;
+constexpr int32_t kF32 = 1, kI64 = 7, kU8 = 2, kI32 = 6, kBool = 9;
 
 /// out = x + y, four floats.
 PlanMaker addPlan() {
@@ -42,6 +44,35 @@ PlanMaker dynamicShapePlan() {
   m.dispatch("add_f32", {t, x, out}, {n});
   return m;
 }
+
+/// Input and output are an optional sequence, a sequence of strings, a tensor
+/// of strings and an optional tensor; nothing is computed.
+struct PartsPlan : PlanMaker {
+  PartsPlan() {
+    for (bool isInput : {true, false}) {
+      add(isInput, 4, kBool, {});
+      add(isInput, 2, kF32, {6});
+      add(isInput, 3, kI64, {2, 1});
+      add(isInput, 5, kI32, {3, 4});
+      add(isInput, 3, kI64, {3, 0});
+      add(isInput, 1, kI32, {2, 5});
+      add(isInput, 4, kBool, {});
+      add(isInput, 0, kF32, {2});
+    }
+  }
+  void add(bool isInput, uint8_t kind, int32_t type,
+           std::vector<int64_t> shape) {
+    std::vector<PlanDim> dims;
+    for (int64_t d : shape)
+      dims.push_back(fixed(d));
+    uint32_t at =
+        buffer(isInput ? BufferKind::Input : BufferKind::Output, 128);
+    std::vector<PlanTensor> &list = isInput ? plan.inputs : plan.outputs;
+    std::string name = "v" + std::to_string(list.size());
+    isInput ? input(name, type, dims, at) : output(name, type, dims, at);
+    list.back().kind = kind;
+  }
+};
 
 bool contains(const char *text, const char *part) {
   return std::string(text).find(part) != std::string::npos;
@@ -500,4 +531,77 @@ TEST_CASE("calls in the wrong order are refused", "[loader]") {
   char small[64];
   CHECK(tsr_set_pool(run.instance, 0, small, 8, &run.error) == TSR_REFUSED);
   CHECK(tsr_set_pool(run.instance, 9, small, 8, &run.error) == TSR_REFUSED);
+}
+
+TEST_CASE("parts of values have the types, ranks and neighbours of their kinds",
+          "[loader]") {
+  using Parts = std::vector<PlanTensor>;
+  struct Case {
+    const char *name, *part; ///< of the refusal
+    void (*damage)(Parts &);
+  };
+  static constexpr auto dims = [](size_t n) {
+    return std::vector<PlanDim>(n, fixed(1));
+  };
+  const char *shape = "type and rank of its kind";
+  const char *extents = "the extents (kind 3) behind elements";
+  const char *value = "the value of the optional behind it";
+  const Case cases[] = {
+      {"unknown", "a known kind", [](Parts &t) { t[7].kind = 6; }},
+      {"strings of no int32", shape, [](Parts &t) { t[5].elementType = kI64; }},
+      {"strings without an axis", shape, [](Parts &t) { t[5].dims = {}; }},
+      {"elements of rank 2", shape, [](Parts &t) { t[1].dims = dims(2); }},
+      {"elements of rank 0", shape, [](Parts &t) { t[1].dims = {}; }},
+      {"elements of half bytes", shape, [](Parts &t) { t[1].elementType = 22; }},
+      {"extents of no int64", shape, [](Parts &t) { t[2].elementType = kI32; }},
+      {"extents of rank 1", shape, [](Parts &t) { t[2].dims = dims(1); }},
+      {"extents of rank 3", shape, [](Parts &t) { t[2].dims = dims(3); }},
+      {"present that is no bool", shape, [](Parts &t) { t[0].elementType = kU8; }},
+      {"present of rank 1", shape, [](Parts &t) { t[0].dims = dims(1); }},
+      {"string elements of no int32", shape, [](Parts &t) { t[3].elementType = kF32; }},
+      {"string elements of rank 1", shape, [](Parts &t) { t[3].dims = dims(1); }},
+      {"string elements of rank 3", shape, [](Parts &t) { t[3].dims = dims(3); }},
+      {"elements, then strings", extents, [](Parts &t) { t.erase(t.begin() + 2); }},
+      {"string elements, then strings", extents, [](Parts &t) { t.erase(t.begin() + 4); }},
+      {"elements at the end", extents, [](Parts &t) { t[7].kind = 2; t[7].dims = dims(1); }},
+      {"string elements at the end", extents, [](Parts &t) { t.resize(4); }},
+      {"extents first", "before extents", [](Parts &t) { t.erase(t.begin(), t.begin() + 2); }},
+      {"extents behind strings", "before extents", [](Parts &t) { std::swap(t[4], t[5]); std::swap(t[3], t[4]); t.erase(t.begin() + 4); }},
+      {"extents twice", "before extents", [](Parts &t) { t.insert(t.begin() + 2, t[2]); }},
+      {"present at the end", value, [](Parts &t) { t.pop_back(); }},
+      {"present twice", value, [](Parts &t) { t.insert(t.begin(), t[0]); }},
+      {"present before extents", value, [](Parts &t) { t.erase(t.begin() + 1); }},
+  };
+  for (const Case &c : cases)
+    for (bool isInput : {true, false}) {
+      PartsPlan m;
+      c.damage(isInput ? m.plan.inputs : m.plan.outputs);
+      Run run(m.bundle());
+      INFO(c.name << (isInput ? " as input" : " as output"));
+      CHECK(run.open() == TSR_REFUSED);
+      INFO(run.error.text);
+      CHECK(run.error.code == TSR_ERROR_STRUCTURE);
+      CHECK(contains(run.error.text, c.part));
+      CHECK(contains(run.error.field, isInput ? "input" : "output"));
+    }
+  Run good(PartsPlan().bundle());
+  INFO(good.error.text);
+  CHECK(good.start({}) == TSR_OK);
+}
+
+TEST_CASE("values that are no tensors need format version 2", "[loader]") {
+  PlanMaker m = addPlan();
+  CHECK(versionOf(m.bundle()) == 1);
+  for (bool isInput : {true, false}) {
+    PartsPlan parts;
+    (isInput ? parts.plan.outputs : parts.plan.inputs).clear();
+    std::string bytes = parts.bundle();
+    CHECK(versionOf(bytes) == 2);
+    bytes[format::kVersionAt] = 1;
+    seal(bytes);
+    Run old(bytes);
+    CHECK(old.open() == TSR_REFUSED);
+    CHECK(old.error.code == TSR_ERROR_STRUCTURE);
+    CHECK(contains(old.error.text, "kind 0 in format version 1"));
+  }
 }

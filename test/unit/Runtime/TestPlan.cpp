@@ -1,5 +1,8 @@
 #include "test/unit/Runtime/TestPlan.h"
 
+#include "runtime-stub/format/Header.h"
+
+#include <blake2.h>
 #include <catch2/catch_test_macros.hpp>
 #include <filesystem>
 #include <fstream>
@@ -202,6 +205,23 @@ std::string writeToString(const Plan &plan) {
   std::string bytes = slurp(path);
   CHECK(bytes.size() == stats->fileBytes);
   return bytes;
+}
+
+void seal(std::string &bytes) {
+  using namespace format;
+  std::fill_n(bytes.begin() + kHashAt, kHashBytes, 0);
+  uint64_t size;
+  std::memcpy(&size, bytes.data() + kManifestBytesAt, 8);
+  size = std::min<uint64_t>(size, bytes.size() - kHeaderBytes);
+  uint8_t digest[kHashBytes];
+  blake2b(digest, bytes.data(), nullptr, kHashBytes, kHeaderBytes + size, 0);
+  std::memcpy(bytes.data() + kHashAt, digest, kHashBytes);
+}
+
+uint32_t versionOf(const std::string &bytes) {
+  uint32_t version;
+  std::memcpy(&version, bytes.data() + format::kVersionAt, 4);
+  return version;
 }
 
 Run::Run(const std::string &bytes, const std::string &features,

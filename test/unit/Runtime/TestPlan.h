@@ -63,6 +63,10 @@ std::string slurp(const std::string &path);
 /// A path in a folder of this process that is removed at exit.
 std::string scratchPath(const std::string &name);
 std::string writeToString(const Plan &plan);
+/// Makes the hash of header and manifest right again after a change.
+void seal(std::string &bytes);
+/// The format version in the header.
+uint32_t versionOf(const std::string &bytes);
 
 /// A bundle in memory at an aligned address, through all steps of the loader.
 class Run {
