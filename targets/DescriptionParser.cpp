@@ -33,11 +33,11 @@ struct SubjectInfo {
   Subject subject;
   StringRef word;
   Argument argument;
-  bool words; ///< takes one_of words, else numbers
+  StringRef unit;
+  bool words() const { return unit.starts_with("Words"); } ///< takes one_of words, else numbers
 };
-constexpr bool isWords(StringRef unit) { return unit == "Words"; }
 const SubjectInfo subjects[] = {
-#define TESSERA_SUBJECT(id, word, argument, unit, text) {Subject::id, word, Argument::argument, isWords(unit)},
+#define TESSERA_SUBJECT(id, word, argument, unit, text) {Subject::id, word, Argument::argument, unit},
 #include "targets/Subjects.def"
 #undef TESSERA_SUBJECT
 };
@@ -62,6 +62,7 @@ private:
   void readRuleOps(yaml::MappingReader &m, OpRule &rule, const Unit &unit);
   void readDtypes(const yaml::Node &node, OpRule &rule);
   Constraint readConstraint(const yaml::Node &node, const OpRule &rule);
+  void checkWord(const yaml::Node &item, const SubjectInfo &info);
   void readLimits(yaml::MappingReader &m, const SubjectInfo &info, Constraint &c);
   void checkArgument(const SubjectInfo &info, const Constraint &c, const OpRule &rule, yaml::Position at);
   void readProvenance(yaml::MappingReader &m, Origin &origin, std::string &source, bool required);
@@ -346,6 +347,30 @@ static std::string lacksAttribute(const OpRule &rule, StringRef name) {
   return "";
 }
 
+/// Whether getTypeName() gives this word for some element type of ONNX.
+static bool isElementType(StringRef word) {
+  for (int t = ::onnx::TensorProto_DataType_DataType_MIN; t <= ::onnx::TensorProto_DataType_DataType_MAX; ++t) {
+    if (t == ::onnx::TensorProto_DataType_UNDEFINED || !::onnx::TensorProto_DataType_IsValid(t))
+      continue;
+    std::string name = StringRef(::onnx::TensorProto_DataType_Name(static_cast<::onnx::TensorProto_DataType>(t))).lower();
+    name = name == "float" ? "float32" : name == "double" ? "float64" : name;
+    if (word == name || word == name + "fn" || word == name + "fnu")
+      return true;
+  }
+  return false;
+}
+
+/// A word that no operator can have would make a rule that never holds.
+void DescriptionParser::checkWord(const yaml::Node &item, const SubjectInfo &info) {
+  StringRef known = info.unit.split(": ").second;
+  if (known == "ELEMENT_TYPE" ? isElementType(item.text) : known.empty() || is_contained(split(known, ' '), item.text))
+    return;
+  if (known == "ELEMENT_TYPE")
+    faults.add(item.at, "'" + Twine(item.text) + "' is no element type; such are float32, float16, int8, bool");
+  else
+    faults.add(item.at, "'" + Twine(item.text) + "' is no word of subject '" + info.word + "'; known are " + known);
+}
+
 void DescriptionParser::readDtypes(const yaml::Node &node, OpRule &rule) {
   if (node.kind != yaml::Node::Mapping) {
     faults.add(node.at,
@@ -357,8 +382,11 @@ void DescriptionParser::readDtypes(const yaml::Node &node, OpRule &rule) {
       faults.add(at, "operator " + op + " has no operand '" + key + "'");
     if (child.kind != yaml::Node::Sequence || child.children.empty())
       faults.add(child.at, "types of '" + key + "' is a list of element types such as [int64]");
-    for (const yaml::Node &item : child.children)
+    for (const yaml::Node &item : child.children) {
+      if (!isElementType(item.text))
+        faults.add(item.at, "'" + Twine(item.text) + "' is no element type; such are float32, float16, int8, bool");
       rule.dtypes[key].push_back(item.text);
+    }
   }
 }
 
@@ -375,9 +403,9 @@ void DescriptionParser::checkArgument(const SubjectInfo &info, const Constraint 
 void DescriptionParser::readLimits(yaml::MappingReader &m, const SubjectInfo &info, Constraint &c) {
   auto limit = [&](StringRef key) -> std::optional<double> {
     const yaml::Node *node = m.optional(key);
-    if (node && info.words)
+    if (node && info.words())
       faults.add(node->at, "'" + info.word + "' is compared with words; use one_of");
-    return node && !info.words ? number(*node, "'" + key + "'") : std::nullopt;
+    return node && !info.words() ? number(*node, "'" + key + "'") : std::nullopt;
   };
   c.min = limit("min");
   c.max = limit("max");
@@ -387,14 +415,15 @@ void DescriptionParser::readLimits(yaml::MappingReader &m, const SubjectInfo &in
   if (c.min && c.max && *c.min > *c.max)
     faults.add(m.at(), "min exceeds max");
   for (const yaml::Node &item : m.items("one_of", /*isRequired=*/false)) {
-    if (info.words)
+    if (info.words()) {
+      checkWord(item, info);
       c.words.push_back(item.text);
-    else if (auto v = number(item, "an item of 'one_of'"))
+    } else if (auto v = number(item, "an item of 'one_of'"))
       c.numbers.push_back(*v);
   }
   if (!c.min && !c.max && !c.multiple && c.numbers.empty() && c.words.empty())
     faults.add(m.at(),
-               "constraint without a limit; give " + StringRef(info.words ? "one_of" : "min, max, multiple or one_of"));
+               "constraint without a limit; give " + StringRef(info.words() ? "one_of" : "min, max, multiple or one_of"));
 }
 
 Constraint DescriptionParser::readConstraint(const yaml::Node &node, const OpRule &rule) {
@@ -420,8 +449,11 @@ Constraint DescriptionParser::readConstraint(const yaml::Node &node, const OpRul
     c.argument = m.text("tensor", /*isRequired=*/!mayBeAll);
   if (info->argument == Argument::OperandAxis)
     if (const yaml::Node *axis = m.required("axis"))
-      if (auto v = number(*axis, "'axis'"))
+      if (auto v = number(*axis, "'axis'")) {
+        if (*v != std::floor(*v))
+          faults.add(axis->at, "'axis' is an integer");
         c.axis = static_cast<int64_t>(*v);
+      }
   checkArgument(*info, c, rule, node.at);
   readLimits(m, *info, c);
   readProvenance(m, c.origin, c.source, /*required=*/rule.source.empty());

@@ -121,6 +121,8 @@ llvm::SmallVector<std::string> PlacementJudge::faults(const TargetDescription &t
   if (target.units[unit].backend == "cpu")
     return cpuFaults(op);
   llvm::SmallVector<std::string> faults = failingRules(target, unit, op, precision);
+  if (strict && precision == Precision::F16)
+    faults.push_back("float16 changes values, which --fp-mode strict does not allow");
   // The CPU decides which body runs, and when.
   if (Operation *owner = op->getParentOp(); owner && owner->getName().getStringRef().starts_with("onnx."))
     faults.push_back(("it is in a body of " + owner->getName().stripDialect() + " '" + onnx::getNodeName(owner) +
@@ -131,11 +133,6 @@ llvm::SmallVector<std::string> PlacementJudge::faults(const TargetDescription &t
     faults.assign(reasons.begin(), reasons.end());
   }
   return faults;
-}
-
-llvm::SmallVector<std::string> placementFaults(const TargetDescription &target, unsigned unit, Operation *op,
-                                               Precision precision) {
-  return PlacementJudge().faults(target, unit, op, precision);
 }
 
 } // namespace tessera

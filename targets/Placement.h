@@ -15,6 +15,8 @@ namespace tessera {
 /// what was lowered once is remembered.
 class PlacementJudge {
 public:
+  /// `strict`: no precision that changes values, as under --fp-mode strict.
+  explicit PlacementJudge(bool strict = false) : strict(strict) {}
   /// All that keeps `op` from running on the unit with tensors stored in
   /// `precision`; empty if it runs there. At int8 its quantisers are lowered with
   /// it. On a CPU its kernels are asked, but for what the plan does itself (views,
@@ -23,13 +25,10 @@ public:
                                         Precision precision);
 
 private:
+  bool strict;
   const std::vector<std::string> &lower(mlir::Operation *op, Precision precision);
   std::map<std::pair<Precision, std::vector<mlir::Operation *>>, std::vector<std::string>> lowered;
 };
-
-/// The same for a single question.
-llvm::SmallVector<std::string> placementFaults(const TargetDescription &target, unsigned unit, mlir::Operation *op,
-                                               Precision precision);
 
 } // namespace tessera
 #endif

@@ -61,7 +61,10 @@ Expected<TargetDescription> findTarget(StringRef nameOrPath) {
   if (!file)
     return createStringError(file.getError(), "cannot read target description %s: %s", nameOrPath.str().c_str(),
                              file.getError().message().c_str());
-  return parseTarget((*file)->getBuffer(), nameOrPath);
+  auto target = parseTarget((*file)->getBuffer(), nameOrPath);
+  if (target)
+    target->file = nameOrPath.str();
+  return target;
 }
 
 } // namespace tessera

@@ -114,6 +114,7 @@ struct TargetDescription {
   std::vector<Unit> units; ///< the CPU is first
   std::vector<Link> links;
   std::string text; ///< the YAML it was read from
+  std::string file; ///< where that was; empty if it is built in
 
   /// Null if there is none.
   const Link *link(unsigned fromMemory, unsigned toMemory) const;

@@ -1,4 +1,6 @@
 #include "compiler/Driver/BuildId.h"
+#include "llvm/Support/Debug.h"
+#include "mlir/IR/MLIRContext.h"
 
 #include <cstdint>
 #include <cstring>
@@ -49,11 +51,23 @@ int visit(dl_phdr_info *object, size_t, void *argument) {
 
 } // namespace
 
-std::string buildId() {
-  static const char here = 0;
-  Search search{reinterpret_cast<uintptr_t>(&here), ""};
+static std::string idAround(uintptr_t address) {
+  Search search{address, ""};
   dl_iterate_phdr(visit, &search);
   return search.id;
+}
+
+std::string buildId() {
+  static const char here = 0;
+  std::string all;
+  for (uintptr_t inside : {reinterpret_cast<uintptr_t>(&here), reinterpret_cast<uintptr_t>(&llvm::dbgs),
+                           reinterpret_cast<uintptr_t>(&mlir::registerMLIRContextCLOptions)}) {
+    std::string id = idAround(inside);
+    if (id.empty())
+      return "";
+    all += id;
+  }
+  return all;
 }
 
 } // namespace tessera

@@ -6,8 +6,9 @@
 
 namespace tessera {
 
-/// What the linker made of the compiler library's contents (NT_GNU_BUILD_ID),
-/// as it is in memory; empty where there is none.
+/// What the linker made of the contents (NT_GNU_BUILD_ID) of the objects that make
+/// code: the compiler library and those of LLVM and MLIR, as they are in memory;
+/// empty where one has none.
 std::string buildId();
 
 } // namespace tessera

@@ -148,9 +148,11 @@ static std::string hashOfFile(StringRef path) {
 static LogicalResult partitionModel(const CompileOptions &options, const TargetDescription &target, func::FuncOp func,
                                     CompileResult &result) {
   if (target.units.size() < 2) {
-    if (!options.pins.empty())
-      return func.emitError("--pin ") << options.pins.front() << ": target " << target.name << " has no unit but '"
-                                      << target.units.front().name << "'";
+    if (!options.pins.empty() || !options.reportFolder.empty())
+      return func.emitError(options.pins.empty() ? "--report " + options.reportFolder : "--pin " + options.pins.front())
+             << ": target " << target.name << " has no unit but '" << target.units.front().name
+             << "', so nothing is placed";
+    dump(options, Phase::Partition, func);
     return success();
   }
   report(options, Phase::Partition);
@@ -165,23 +167,59 @@ static LogicalResult partitionModel(const CompileOptions &options, const TargetD
   return success();
 }
 
+/// What the plan holds in each of the target's memories, as far as it is known;
+/// constants lie in the CPU's. Says which memory is too small, or nothing.
+static std::string tooSmall(const Plan &plan, const TargetDescription &target) {
+  std::vector<uint64_t> held(target.memories.size());
+  for (const PlanConstant &c : plan.constants)
+    held[target.units[0].memory] += c.size;
+  for (const PlanPool &pool : plan.pools)
+    if (pool.device < target.units.size()) // others are named by hand, for tests
+      held[target.units[pool.device].memory] += pool.staticBytes;
+  for (auto [bytes, memory] : llvm::zip(held, target.memories))
+    if (double(bytes) > memory.size.value * 1048576)
+      return "the plan holds " + std::to_string(bytes) + " bytes in memory '" + memory.name + "' of target " +
+             target.name + ", which has " + std::to_string(static_cast<uint64_t>(memory.size.value * 1048576)) +
+             "; use a smaller --dim, or --pin nodes to another unit";
+  return "";
+}
+
+/// An option about a phase that these options leave out; empty if there is none.
+static std::string unreachable(const CompileOptions &options) {
+  bool placing = !options.pins.empty() || !options.reportFolder.empty();
+  std::string placer = options.pins.empty() ? "--report" : "--pin";
+  if (placing && !options.segments.empty())
+    return placer + ": with --segment nothing is placed";
+  if (placing && options.compileTo && *options.compileTo < Phase::Partition)
+    return placer + ": --compile-to ends before the phase partition";
+  if (!options.depfile.empty() && options.compileTo && *options.compileTo < Phase::Bundle)
+    return "--depfile: --compile-to ends before there is a bundle";
+  return "";
+}
+
 FailureOr<CompileResult> compile(const CompileOptions &options, MLIRContext *context) {
   Location loc = UnknownLoc::get(context);
   auto target = findTarget(options.target);
   if (!target)
     return emitError(loc, toString(target.takeError()));
+  if (std::string fault = unreachable(options); !fault.empty())
+    return emitError(loc, fault);
+  for (const std::string &name : options.variants)
+    if (!llvm::is_contained(target->cpuVariants, name))
+      return emitError(loc, "--variant ") << name << ": target " << target->name << " has "
+                                          << llvm::join(target->cpuVariants, ", ");
   SmallVector<const cpu::Isa *> isas;
   for (const std::string &name : target->cpuVariants)
     if (options.variants.empty() || llvm::is_contained(options.variants, name))
       isas.push_back(cpu::findIsa(name));
-  if (isas.empty())
-    return emitError(loc, "none of the variants asked for is in target ") << target->name;
 
   CompileResult result;
   auto module = frontEnd(options, context, &result.inputs);
   if (failed(module))
     return failure();
   result.inputs.insert(result.inputs.begin(), options.model);
+  if (!target->file.empty())
+    result.inputs.push_back(target->file);
   if (options.compileTo && *options.compileTo <= Phase::Canonicalise)
     return result;
   auto progress = [&](Phase p) {
@@ -235,6 +273,8 @@ FailureOr<CompileResult> compile(const CompileOptions &options, MLIRContext *con
   auto memory = planMemory(plan);
   if (!memory)
     return emitError(loc, toString(memory.takeError()));
+  if (std::string fault = tooSmall(plan, *target); !fault.empty())
+    return emitError(loc, fault);
   result.kernels = plan.kernels.size();
   result.arenaBytes = plan.pools[0].staticBytes;
   if (options.dumpAfter == phaseName(Phase::Plan) && options.dumpStream)

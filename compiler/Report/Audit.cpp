@@ -34,7 +34,7 @@ using Failures = std::vector<std::pair<std::string, std::string>>; // node, mess
 /// not depend on them.
 class Auditor {
 public:
-  Auditor(ModuleOp module, const Originals &originals) : module(module), originals(originals) {}
+  Auditor(ModuleOp module, const Originals &originals, bool strict) : module(module), originals(originals), judge(strict) {}
   void prepare();
   TargetAudit run(const TargetDescription &target);
 
@@ -242,7 +242,7 @@ FailureOr<AuditReport> audit(const CompileOptions &options, ArrayRef<std::string
   Originals originals(**module);
   if (failed(canonicalise(options, **module)))
     return failure();
-  Auditor auditor(**module, originals);
+  Auditor auditor(**module, originals, options.strict);
   auditor.prepare();
   AuditReport report;
   report.model = options.model;

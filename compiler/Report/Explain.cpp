@@ -41,9 +41,9 @@ static std::string ms(Cost ns) {
   return text;
 }
 
-/// The best plan with group `j` on `device`.
-static std::optional<Cost> planWith(const ModelProblem &model, size_t j, int device) {
-  partition::Allowed allowed = partition::allowAll(model.problem);
+/// The best plan with group `j` on `device` and the other groups where they are pinned.
+static std::optional<Cost> planWith(const ModelProblem &model, const Placement &p, size_t j, int device) {
+  partition::Allowed allowed = p.allowed;
   for (size_t x = 0; x < allowed[j].size(); ++x)
     allowed[j][x] = model.problem.ops[j].options[x].device == device;
   partition::SolverResult r = partition::solve(model.problem, allowed);
@@ -70,13 +70,17 @@ llvm::Error explainNode(const ModelProblem &model, const Placement &p, StringRef
       os << "\n";
       continue;
     }
-    std::optional<Cost> plan = planWith(model, *j, o.device);
+    std::optional<Cost> plan = planWith(model, p, *j, o.device);
     if (!plan) {
       os << ", no legal plan\n";
       continue;
     }
-    os << ", best plan with it here " << ms(*plan) << " (" << (*plan >= s.cost ? "+" : "") << ms(*plan - s.cost)
-       << "): it pays only if the group or its copies and launches become " << ms(*plan - s.cost) << " cheaper\n";
+    os << ", best plan with it here " << ms(*plan);
+    if (*plan < s.cost) // only a pin keeps it from there
+      os << ", " << ms(s.cost - *plan) << " less than with the pin\n";
+    else
+      os << " (+" << ms(*plan - s.cost) << "): it pays only if the group or its copies and launches become "
+         << ms(*plan - s.cost) << " cheaper\n";
   }
   for (const PlacementRefusal &r : model.groups[*j].refusals) {
     os << "  " << model.problem.devices[r.device].name << ": impossible; all of this would have to change:\n";

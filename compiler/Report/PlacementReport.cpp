@@ -211,10 +211,12 @@ llvm::Error writePlacement(const Placement &p, StringRef folder) {
   auto write = [&](StringRef name, llvm::function_ref<void(llvm::raw_ostream &)> print) {
     SmallString<128> path(folder);
     llvm::sys::path::append(path, name);
-    return llvm::writeToOutput(path, [&](llvm::raw_ostream &os) {
+    llvm::Error error = llvm::writeToOutput(path, [&](llvm::raw_ostream &os) {
       print(os);
       return llvm::Error::success();
     });
+    return error ? llvm::createStringError("cannot write " + path + ": " + llvm::toString(std::move(error)))
+                 : llvm::Error::success();
   };
   llvm::Error error = write("plan.txt", [&](llvm::raw_ostream &os) { printPlacement(p, os); });
   if (!error)

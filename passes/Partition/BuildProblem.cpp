@@ -21,7 +21,7 @@ using partition::Cost;
 class Builder {
 public:
   Builder(func::FuncOp func, const TargetDescription &target, const BuildProblemOptions &options)
-      : func(func), target(target), options(options) {}
+      : func(func), target(target), options(options), judge(options.strict) {}
   FailureOr<ModelProblem> run();
 
 private:
@@ -132,8 +132,6 @@ void Builder::addDevices() {
   for (unsigned u = 1; u < target.units.size(); ++u) {
     const Unit &unit = target.units[u];
     for (Precision p : unit.precisions) {
-      if (options.strict && p == Precision::F16)
-        continue;
       model.devices.push_back({u, p});
       model.problem.devices.push_back(
           {unit.name + ":" + precisionName(p).str(), launchNs(target, u), unit.segments});
@@ -398,13 +396,17 @@ llvm::Error pinNode(const ModelProblem &model, const TargetDescription &target, 
     if (!llvm::any_of(group.ops, [&, n = name](Operation *op) { return onnx::getNodeName(op) == n; }))
       continue;
     found = true;
-    bool possible = false;
+    bool possible = false, exists = false;
     for (size_t x = 0; x < allowed[j].size(); ++x) {
-      allowed[j][x] &= model.devices[model.problem.ops[j].options[x].device].unit == *unit;
+      bool there = model.devices[model.problem.ops[j].options[x].device].unit == *unit;
+      exists |= there;
+      allowed[j][x] &= there;
       possible |= allowed[j][x];
     }
     if (possible)
       continue;
+    if (exists)
+      return refuse("the node's group is pinned to another unit already");
     std::string why = "the node cannot run on '" + unitName.str() + "'";
     for (const PlacementRefusal &r : group.refusals)
       if (model.devices[r.device].unit == *unit)

@@ -41,6 +41,7 @@ FailureOr<Placement> decidePlacement(func::FuncOp func, const TargetDescription 
   p.devices = model.devices;
   p.assumedSizes = model.assumedSizes;
   p.result = partition::solve(model.problem, allowed);
+  p.allowed = std::move(allowed);
   if (!p.result.solution)
     return func.emitError("no placement on target ") << target.name << " is legal under the pins";
   p.problemText = textOf(model.problem, partition::writeProblem);

@@ -20,6 +20,7 @@ struct Placement {
   std::string target;
   partition::Problem problem;
   std::vector<PlacementDevice> devices; ///< parallel to the problem's
+  partition::Allowed allowed;           ///< what the pins leave
   partition::SolverResult result;       ///< with a solution
   std::string problemText, solutionText;
   std::vector<std::vector<std::string>> nodes; ///< per operator of the problem: the model's nodes in it

@@ -21,7 +21,6 @@ from onnx import helper, numpy_helper
 import fetch
 from harness import Fault, Refused, Tally, Tools, array, oracle
 
-TARGETS = ("host-x86-64", "generic-arm64-sve2", "rk3588-sim")
 LARGE = 1 << 28  # bytes of a model that is not run for shapes
 
 
@@ -123,10 +122,10 @@ def compiles(tools, path, out, *options):
         return str(e)
 
 
-def check(tools, label, model, tmp, tally):
+def check(tools, targets, label, model, tmp, tally):
     path, out = os.path.join(tmp, "node.onnx"), os.path.join(tmp, "node.tsr")
     onnx.save(model, path)
-    words = [w for t in TARGETS for w in ("--target", t)]
+    words = [w for t in targets for w in ("--target", t)]
     report = os.path.join(tmp, "audit.json")
     try:
         tools.call([tools.tessera, "audit", path, "--format", "json", "-o", report, *words])
@@ -138,7 +137,7 @@ def check(tools, label, model, tmp, tally):
             verdicts = [r["units"][unit] for r in rows]
             yes = all(v["verdict"] != "no" for v in verdicts)
             gone = all(v.get("after", "").startswith(("removed", "folded")) for v in verdicts)
-            pin = () if unit == "cpu" or gone else ("--pin", f"node={unit}")
+            pin = () if len(target["placed"]) == 1 or gone else ("--pin", f"node={unit}")
             why = compiles(tools, path, out, "--target", target["target"], *pin)
             name = f"{label} on {target['target']}:{unit}"
             if yes and why is not None:
@@ -159,6 +158,7 @@ def main():
     ap.add_argument("ids", nargs="*")
     args = ap.parse_args()
     tools, tally, rng = Tools(args.build, timeout=120), Tally(args.verbose), random.Random(args.seed)
+    targets = [line.split()[0] for line in tools.call([tools.tessera, "targets", "list"]).splitlines()]
     pool = []
     for entry in fetch.manifest():
         if args.ids and entry["id"] not in args.ids:
@@ -174,7 +174,7 @@ def main():
     with tempfile.TemporaryDirectory() as tmp:
         for label, model in mixed(pool, args.nodes, rng):
             try:
-                check(tools, label, model, tmp, tally)
+                check(tools, targets, label, model, tmp, tally)
             except Fault as e:
                 tally.fail(label, e)
     return tally.finish()

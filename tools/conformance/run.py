@@ -93,7 +93,7 @@ class Host:
         self.tool = os.path.join(bin, "tessera")
 
     def run(self, model, inputs, out, timeout):
-        return call([self.tool, "run", model, *inputs, "--output-dir", out, "--output-format", "pb"], timeout)
+        return call([self.tool, "run", "--no-cache", model, *inputs, "--output-dir", out, "--output-format", "pb"], timeout)
 
 
 class Emulated:

@@ -3,6 +3,7 @@
 #include "compiler/Driver/BuildId.h"
 #include "compiler/Report/Inspect.h"
 #include "runtime-stub/include/tessera/runtime.h"
+#include "targets/Target.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/BLAKE3.h"
 #include "llvm/Support/FileSystem.h"
@@ -64,6 +65,14 @@ bool isOurs(const std::string &path, mode_t kind) {
   return !lstat(path.c_str(), &st) && (st.st_mode & S_IFMT) == kind && st.st_uid == geteuid() && !(st.st_mode & (S_IWGRP | S_IWOTH));
 }
 
+/// Whether the file, or what its name stands for, may be another since `then`: a
+/// write, and a rename, moves the time of its inode.
+bool changedSince(const std::string &path, const timespec &then) {
+  struct stat st;
+  return stat(path.c_str(), &st) || st.st_ctim.tv_sec > then.tv_sec ||
+         (st.st_ctim.tv_sec == then.tv_sec && st.st_ctim.tv_nsec >= then.tv_nsec);
+}
+
 bool staysBelow(llvm::StringRef name) {
   if (name.empty() || name.starts_with("/"))
     return false;
@@ -76,10 +85,18 @@ bool staysBelow(llvm::StringRef name) {
 
 std::optional<BundleCache> BundleCache::open(const CompileOptions &options) {
   BundleCache cache;
+  clock_gettime(CLOCK_REALTIME_COARSE, &cache.opened);
   std::string build = buildId(), home = homeOfCaches();
   auto model = map(options.model);
   if (build.empty() || home.empty() || !model)
     return std::nullopt;
+  if (!options.pins.empty() || !options.segments.empty() || !options.viaTosa.empty() || options.compileTo)
+    return std::nullopt;
+  auto target = findTarget(options.target);
+  if (!target) {
+    llvm::consumeError(target.takeError()); // the compile says so
+    return std::nullopt;
+  }
   cache.folder = home + "/tessera/run";
   if (fs::create_directories(cache.folder, /*IgnoreExisting=*/true, fs::owner_all) || !isOurs(cache.folder, S_IFDIR))
     return std::nullopt;
@@ -91,7 +108,7 @@ std::optional<BundleCache> BundleCache::open(const CompileOptions &options) {
   auto digest = content.final();
   cache.modelHash = llvm::toHex(llvm::ArrayRef<uint8_t>(digest.data(), digest.size()), /*LowerCase=*/true);
   Hash key;
-  key.add(build).add(options.target).add(options.strict ? "strict" : "fast").add(cache.modelHash);
+  key.add(build).add(target->name).add(target->text).add(options.strict ? "strict" : "fast").add(cache.modelHash);
   for (const auto *list : {&options.dims, &options.variants}) {
     key.add(std::to_string(list->size()));
     for (const std::string &text : *list)
@@ -162,6 +179,8 @@ std::string BundleCache::pendingPath() const {
 }
 
 std::optional<std::string> BundleCache::keep(const std::string &path, const std::vector<std::string> &inputs) const {
+  if (llvm::any_of(inputs, [&](const std::string &input) { return changedSince(input, opened); }))
+    return std::nullopt;
   std::vector<std::string> files;
   std::string list;
   for (llvm::StringRef input : llvm::ArrayRef(inputs).drop_front()) {

@@ -6,14 +6,16 @@
 //   MODEL.files    the model's external files, one a line, below its folder
 //   BUNDLE.tsr     the bundle
 //
-// MODEL hashes the compiler's build, the options and the model's bytes; BUNDLE
-// that and the bytes of the external files. What is found is checked as the
+// MODEL hashes the compiler's build, the target, the options and the model's bytes;
+// BUNDLE that and the bytes of the external files. A bundle is not kept if a file
+// changed while it was made. What is found is checked as the
 // loader would, before it is used; what does not pass is compiled again.
 #ifndef TESSERA_TOOLS_TESSERA_BUNDLECACHE_H
 #define TESSERA_TOOLS_TESSERA_BUNDLECACHE_H
 
 #include "compiler/Driver/Driver.h"
 
+#include <ctime>
 #include <optional>
 #include <string>
 
@@ -22,7 +24,8 @@ namespace tessera::tool {
 class BundleCache {
 public:
   /// None where there is no folder for it that is this user's alone, where the
-  /// build cannot be told, or where the model cannot be read.
+  /// build cannot be told, where the model cannot be read, or with options that
+  /// `tessera run` does not have.
   static std::optional<BundleCache> open(const CompileOptions &options);
 
   /// The bundle, if it is there and whole.
@@ -39,6 +42,7 @@ private:
   void removeOldest() const;
 
   std::string folder, modelFolder, modelKey, modelHash;
+  timespec opened = {}; ///< on the clock of files
 };
 
 } // namespace tessera::tool

@@ -125,6 +125,10 @@ void addRun(CLI::App &app, int &status, const char *argv0) {
     std::vector<std::string> rest(*words);
     rest.insert(rest.end(), pass->begin(), pass->end());
     if (isBundle(*file)) {
+      if (!options->dims.empty()) {
+        status = fail("--dim: " + *file + " is a bundle, whose dimensions were decided when it was compiled", exitUsage);
+        return;
+      }
       rest.insert(rest.begin(), *file);
       status = runProcess(program, rest);
       return;
