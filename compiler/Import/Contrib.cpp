@@ -3,6 +3,7 @@
 // a recipe does not cover (an input or attribute outside it) leaves the node as
 // it is, and the reason as a warning.
 #include "compiler/Import/Model.h"
+#include "llvm/Support/MathExtras.h"
 #include "onnx/defs/parser.h"
 
 #include <sstream>
@@ -73,22 +74,29 @@ private:
 
   bool has(int i) const { return i < node.input_size() && !node.input(i).empty(); }
   bool wants(int i) const { return i < node.output_size() && !node.output(i).empty(); }
-  const AttributeProto *find(const std::string &name) const {
-    for (auto &a : node.attribute())
-      if (a.name() == name)
-        return &a;
+  // No schema has checked these operators, so the kind of an attribute is checked here.
+  const AttributeProto *find(const std::string &name, AttributeProto::AttributeType type) const {
+    for (auto &a : node.attribute()) {
+      if (a.name() != name)
+        continue;
+      if (a.type() != type)
+        fail(node, "attribute '" + name + "' is of type " +
+                       AttributeProto::AttributeType_Name(a.type()) + ", expected " +
+                       AttributeProto::AttributeType_Name(type));
+      return &a;
+    }
     return nullptr;
   }
   int64_t integer(const std::string &name, int64_t fallback) const {
-    const AttributeProto *a = find(name);
+    const AttributeProto *a = find(name, AttributeProto::INT);
     return a ? a->i() : fallback;
   }
   float number(const std::string &name, float fallback) const {
-    const AttributeProto *a = find(name);
+    const AttributeProto *a = find(name, AttributeProto::FLOAT);
     return a ? a->f() : fallback;
   }
   std::string word(const std::string &name, const std::string &fallback) const {
-    const AttributeProto *a = find(name);
+    const AttributeProto *a = find(name, AttributeProto::STRING);
     return a ? a->s() : fallback;
   }
   void refuseInput(int i, const char *name) const {
@@ -166,7 +174,7 @@ private:
 
   std::string activation(const std::string &from, const std::string &to) {
     std::string name = word("activation", "");
-    const AttributeProto *parameters = find("activation_params");
+    const AttributeProto *parameters = find("activation_params", AttributeProto::FLOATS);
     auto parameter = [&](int i, float fallback) {
       return parameters && i < parameters->floats_size() ? parameters->floats(i) : fallback;
     };
@@ -186,15 +194,32 @@ private:
     throw Unsupported{"activation '" + name + "'"};
   }
 
+  // What goes into the text of the function is a word that we know.
+  std::string padding() const {
+    std::string value = word("auto_pad", "NOTSET");
+    for (const char *known : {"NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"})
+      if (value == known)
+        return value;
+    throw Unsupported{"auto_pad of another value"};
+  }
+
   std::string fusedConv() {
     std::string attributes;
+    auto add = [&](const std::string &name, const std::string &value) {
+      attributes += (attributes.empty() ? "<" : ", ") + name + " = " + value;
+    };
     for (auto &a : node.attribute()) {
-      if (a.name() == "activation" || a.name() == "activation_params")
+      const std::string &name = a.name();
+      if (name == "activation" || name == "activation_params")
         continue;
-      std::string value = a.type() == AttributeProto::INTS     ? intList(a)
-                          : a.type() == AttributeProto::STRING ? "\"" + a.s() + "\""
-                                                               : std::to_string(a.i());
-      attributes += (attributes.empty() ? "<" : ", ") + a.name() + " = " + value;
+      if (name == "dilations" || name == "kernel_shape" || name == "pads" || name == "strides")
+        add(name, intList(*find(name, AttributeProto::INTS)));
+      else if (name == "group")
+        add(name, std::to_string(integer(name, 1)));
+      else if (name == "auto_pad")
+        add(name, "\"" + padding() + "\"");
+      else
+        throw Unsupported{"attribute '" + name + "'"};
     }
     std::string body = "c = Conv " + attributes + (attributes.empty() ? "" : "> ") + "(i0, i1, i2)\n";
     body += has(3) ? "s = Add (c, i3)\n" : "s = Identity (c)\n";
@@ -280,13 +305,16 @@ private:
     int64_t block = integer("block_size", 0);
     refuseInput(4, "g_idx");
     int type = bits == 4 ? T::UINT4 : bits == 8 ? T::UINT8 : bits == 2 ? T::UINT2 : 0;
-    if (!type || n <= 0 || k <= 0 || block <= 0 || k > (int64_t(1) << 31) || n > (int64_t(1) << 31))
+    constexpr int64_t kMost = int64_t(1) << 31;
+    if (!type || n <= 0 || k <= 0 || block <= 0 || k > kMost || n > kMost || block > kMost)
       throw Unsupported{"bits " + std::to_string(bits) + " and block_size " + std::to_string(block)};
     int64_t blocks = (k + block - 1) / block;
-    TensorProto *packed = initializer(node.input(1));
+    TensorProto *packed = has(1) ? initializer(node.input(1)) : nullptr;
     if (!packed || packed->data_type() != T::UINT8)
       throw Unsupported{"weights that are not a constant of uint8"};
-    if (elementCount(*packed, describe(node)) * 8 != n * blocks * block * bits)
+    int64_t expected;
+    if (llvm::MulOverflow(n * blocks, block * bits, expected) || expected % 8 ||
+        elementCount(*packed, describe(node)) != expected / 8)
       fail(node, "input 'B' does not have the size that N, K, bits and block_size give");
     std::string name = node.input(1) + "/packed";
     if (!initializer(name)) {
@@ -358,7 +386,7 @@ private:
 
   std::string scaleAndCap() const {
     std::string text;
-    if (const AttributeProto *scale = find("scale"); scale && scale->f() != 0)
+    if (const AttributeProto *scale = find("scale", AttributeProto::FLOAT); scale && scale->f() != 0)
       text += ", scale = " + literal(scale->f());
     if (number("softcap", 0) != 0)
       text += ", softcap = " + literal(number("softcap", 0));

@@ -6,7 +6,7 @@
 // one iteration to the next. Mostly it does not. We assume the shape of the
 // initial value, infer, and widen what the body contradicts, until it holds.
 #include "compiler/Import/Model.h"
-#include "onnx/defs/schema.h"
+#include "compiler/Import/Preconditions.h"
 #include "onnx/shape_inference/implementation.h"
 
 #include <optional>
@@ -74,12 +74,12 @@ bool contradict(const TypeProto &a, const TypeProto &b) {
 
 // Gives operators of unknown domains a schema that says nothing, for without
 // one ONNX goes on leniently after such an operator.
-class Registry : public ::onnx::ISchemaRegistry {
+class Registry : public CheckedSchemas {
 public:
   const ::onnx::OpSchema *GetSchema(const std::string &op, const int maxInclusiveVersion,
                                     const std::string &domain) const override {
     if (newestVersion(domain))
-      return ::onnx::OpSchemaRegistry::Instance()->GetSchema(op, maxInclusiveVersion, domain);
+      return CheckedSchemas::GetSchema(op, maxInclusiveVersion, domain);
     auto [it, fresh] = schemas.try_emplace({domain, op});
     if (fresh) {
       ::onnx::OpSchema &schema = it->second;
@@ -149,6 +149,8 @@ private:
         outputs.insert(v.name());
     google::protobuf::RepeatedPtrField<ValueInfoProto> kept;
     for (NodeProto &node : *g.mutable_node()) {
+      if (node.name().empty()) // errors of inference have nothing else to name it by
+        node.set_name(locationName(node));
       if (newestVersion(node.domain())) {
         computed.insert(node.output().begin(), node.output().end());
         if (node.domain().empty() && node.op_type() == "Loop")

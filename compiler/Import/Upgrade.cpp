@@ -9,6 +9,7 @@
 // that old nodes do not notice (more types, new attributes whose default is the
 // old behaviour); the schema of the newest version checks the result.
 #include "compiler/Import/Model.h"
+#include "compiler/Import/Preconditions.h"
 #include "llvm/ADT/APFloat.h"
 #include "onnx/defs/schema.h"
 #include "onnx/shape_inference/implementation.h"
@@ -165,7 +166,8 @@ private:
   void inferOldTypes() {
     ModelProto copy = model.proto;
     try {
-      ::onnx::shape_inference::InferShapes(copy, ::onnx::OpSchemaRegistry::Instance(),
+      CheckedSchemas schemas;
+      ::onnx::shape_inference::InferShapes(copy, &schemas,
                                            ::onnx::ShapeInferenceOptions(false, 0, true));
     } catch (const std::exception &) {
     }
@@ -452,6 +454,8 @@ private:
   // Scale and bias were given for a group, now for a channel: each is repeated
   // channels / groups times.
   void groupNormalization(NodeProto &node) {
+    if (node.input_size() != 3) // the checker did not see it (see Check.cpp)
+      fail(node, std::to_string(node.input_size()) + " inputs, expected 3");
     int64_t groups = intAttribute(node, "num_groups", 0);
     const ::onnx::TensorShapeProto *shape = shapeOf(node.input(0));
     std::string expand;
@@ -576,6 +580,8 @@ private:
   // Version 8 scans a batch: all values have a leading batch dimension. A scan
   // over the batch, with states and scanned values cut alike, around today's.
   bool scan(NodeProto &node) {
+    if (node.input_size() < 2)
+      fail(node, "no value to scan");
     if (!node.input(0).empty())
       fail(node, "input 'sequence_lens': not supported");
     NodeProto inner = node;
@@ -671,6 +677,11 @@ void upgradeAncient(Model &model) {
   *declared.mutable_input() = graph.input();
   *declared.mutable_output() = graph.output();
   try {
+    // The converter infers with schemas of its own: what they take on trust is
+    // checked in a run before.
+    CheckedSchemas schemas;
+    ModelProto copy = model.proto;
+    ::onnx::shape_inference::InferShapes(copy, &schemas);
     model.proto = ::onnx::version_conversion::ConvertVersion(model.proto, 7);
   } catch (const std::exception &e) {
     throw ImportError("operator set " + std::to_string(model.opsets[""]) +
