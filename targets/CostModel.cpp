@@ -200,11 +200,4 @@ LinearCost conversionCost(const TargetDescription &target, unsigned cpuUnit, uns
           std::llround((fromBytes + toBytes) * 1000 / params.vectorRate.value)};
 }
 
-LinearCost relayoutCost(const TargetDescription &target, unsigned unit, Precision precision, unsigned elementBytes) {
-  const Unit &u = target.units[unit];
-  const CostParams &params = u.params.at(precision);
-  double rate = target.memories[u.memory].bandwidth.value * params.uBandwidth.value;
-  return {std::llround(params.opTime.value * 1000), std::llround(2 * elementBytes * 1000 / rate)};
-}
-
 } // namespace tessera

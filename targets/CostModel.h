@@ -56,8 +56,6 @@ LinearCost copyCost(const TargetDescription &target, unsigned fromUnit, unsigned
 /// Converting elements between storage types on a CPU: read, write, one
 /// operator.
 LinearCost conversionCost(const TargetDescription &target, unsigned cpuUnit, unsigned fromBytes, unsigned toBytes);
-/// Another layout of the same elements, on that unit.
-LinearCost relayoutCost(const TargetDescription &target, unsigned unit, Precision precision, unsigned elementBytes);
 
 } // namespace tessera
 #endif

@@ -21,7 +21,6 @@ LogicalResult PlanBuilder::branch(Operation *op) {
       return op->emitError("result of type ") << onnx::getTypeName(v.getType()) << " of If is not supported";
     results.push_back(v);
   }
-  onnx::SymContext &ctx = l.shapes->context();
   // Sizes known before the branch need no join.
   SmallVector<std::pair<Sym, uint32_t>> joins;
   auto isJoined = [&](Sym d) { return !knownAtPrepare(d) && lookup(d) == kNone; };

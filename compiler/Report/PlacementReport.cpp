@@ -107,6 +107,8 @@ void printPlacement(const Placement &p, llvm::raw_ostream &os) {
   os << "target " << p.target << ": estimated " << milliseconds(s.cost) << " a run, "
      << (s.optimal() ? "optimal under the cost model\n" : "optimum at least " + milliseconds(s.lowerBound) + "\n");
   for (size_t d = 0; d < b.devices.size(); ++d) {
+    if (d && !b.devices[d].ops)
+      continue;
     os << llvm::format("  %-22s%14s", p.problem.devices[d].name.c_str(), milliseconds(b.devices[d].cost).c_str()) << "  "
        << b.devices[d].ops << " groups";
     if (p.problem.devices[d].segments)

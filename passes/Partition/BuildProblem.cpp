@@ -1,3 +1,4 @@
+#include "passes/Partition/OpKinds.h"
 #include "passes/Partition/BuildProblem.h"
 #include "dialects/Onnx/IR/OnnxUtils.h"
 #include "dialects/Onnx/Shapes/ShapeAnalysis.h"
@@ -57,11 +58,6 @@ private:
 };
 
 } // namespace
-
-static bool isConstantOp(Operation *op) {
-  return op->hasTrait<OpTrait::ConstantLike>() || op->getName().getStringRef() == "onnx.Constant" ||
-         op->getName().getStringRef() == "onnx.NoValue";
-}
 
 /// Values that the operators read and do not compute, constants left out, in
 /// order of first reading; bodies' captures included.

@@ -10,6 +10,7 @@
 #include "dialects/Onnx/IR/OnnxUtils.h"
 #include "llvm/ADT/MapVector.h"
 #include "passes/Codegen/Lowering.h"
+#include "passes/Partition/OpKinds.h"
 #include "targets/Cpu/KernelBuilder.h"
 
 using namespace mlir;
@@ -67,8 +68,6 @@ private:
 };
 
 } // namespace
-
-static bool isConstantOp(Operation *op) { return op->hasTrait<OpTrait::ConstantLike>() || op->getName().getStringRef() == "onnx.Constant" || op->getName().getStringRef() == "onnx.NoValue"; }
 
 LogicalResult BlockGrouper::run() {
   unsigned n = 0;

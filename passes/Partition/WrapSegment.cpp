@@ -1,3 +1,4 @@
+#include "passes/Partition/OpKinds.h"
 #include "passes/Partition/WrapSegment.h"
 #include "dialects/Onnx/IR/OnnxUtils.h"
 #include "dialects/Onnx/Shapes/ShapeAnalysis.h"
@@ -8,11 +9,6 @@
 using namespace mlir;
 
 namespace tessera {
-
-static bool isCloned(Operation *op) {
-  return op->hasTrait<OpTrait::ConstantLike>() || op->getName().getStringRef() == "onnx.Constant" ||
-         op->getName().getStringRef() == "onnx.NoValue";
-}
 
 /// Every value that `op` or something inside of it reads from outside.
 static void forEachRead(Operation *op, llvm::function_ref<void(Value)> visit) {
@@ -76,7 +72,7 @@ private:
   LogicalResult findBorder() {
     for (Operation *op : sorted) {
       for (Value v : op->getOperands())
-        if (Operation *def = v.getDefiningOp(); !def || (!members.contains(def) && !isCloned(def)))
+        if (Operation *def = v.getDefiningOp(); !def || (!members.contains(def) && !isConstantOp(def)))
           inputs.insert(v);
       for (Value v : op->getResults())
         if (llvm::any_of(v.getUsers(), [&](Operation *user) { return !members.contains(user); }))
@@ -143,7 +139,7 @@ LogicalResult wrapNamedNodes(func::FuncOp func, ArrayRef<std::string> texts) {
     llvm::StringSet<> found;
     SmallVector<Operation *> ops;
     for (Operation &op : func.getBody().front())
-      if (StringRef name = onnx::getNodeName(&op); !isCloned(&op) && llvm::is_contained(wanted, name)) {
+      if (StringRef name = onnx::getNodeName(&op); !isConstantOp(&op) && llvm::is_contained(wanted, name)) {
         found.insert(name);
         ops.push_back(&op);
       }

@@ -139,6 +139,11 @@ def placed(tools, entry, path, target, tmp, *pins):
     return plan, worst, seconds
 
 
+def cpu_alone(problem):
+    """Nanoseconds of a problem's plan that leaves everything on the CPU in its first state: nothing is copied or launched."""
+    return sum(min(cost for device, before, after, cost, *_ in o["opt"] if not device and not before and not after) for o in problem["ops"])
+
+
 def can_move(name, problem):
     """An operator of the problem that could be elsewhere: the dearest on the CPU."""
     able = [o for o in problem["ops"] if any(x[0] for x in o["opt"]) and name not in HUGE]
@@ -162,12 +167,16 @@ def model(tools, tally, entry, path, target, rows):
             cost, others = plan["estimate_ns"], [plan[k] for k in ("cpu_only_ns", "most_accelerated_ns", "cheapest_in_order_ns")]
             rows.append([name, len(plan["segments"]), len(plan["copies"]), plan["copy_bytes"]] + [f"{v / 1e6:.2f}" for v in [cost] + others]
                         + [f"{worst:.1e}", f"{seconds:.1f}"])
+            problem = json.load(open(os.path.join(tmp, "report", "problem.json")))
+            others[0] = cpu_alone(problem)
+            if others[0] != plan["cpu_only_ns"]:
+                raise Fault(f"the report says {plan['cpu_only_ns']} ns for the CPU alone, its problem {others[0]}")
             if any(v is not None and cost > v for v in others):
                 raise Fault(f"the plan costs {cost} ns, simpler ones {others}")
             tally.ok(name, f"{len(plan['segments'])} segments, {cost / 1e6:.2f} ms of {others[0] / 1e6:.2f} ms on the CPU alone, error {worst:.1e}")
             if not plan["cpu_wins"]:
                 return
-            node = can_move(name, json.load(open(os.path.join(tmp, "report", "problem.json"))))
+            node = can_move(name, problem)
             if node is None:
                 return tally.skip(name + ", pinned", "no node of it can run elsewhere")
             device = plan["devices"][-1]["name"].split(":")[0]
