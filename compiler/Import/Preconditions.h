@@ -13,8 +13,7 @@ namespace tessera::onnx_import {
 /// name even where it is lenient.
 class CheckedSchemas : public ::onnx::ISchemaRegistry {
 public:
-  const ::onnx::OpSchema *GetSchema(const std::string &op,
-                                    const int maxInclusiveVersion,
+  const ::onnx::OpSchema *GetSchema(const std::string &op, const int maxInclusiveVersion,
                                     const std::string &domain) const override;
 };
 

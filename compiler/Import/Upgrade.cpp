@@ -203,6 +203,21 @@ private:
     return it == types.end() ? T::UNDEFINED : it->second.tensor_type().elem_type();
   }
 
+  // Absent outputs at the end go, but where their number counts (the parts of a
+  // Split, what a body gives) they get a name that nobody uses.
+  void trimOutputs(NodeProto &node) {
+    const ::onnx::OpSchema *schema = newestVersion(node.domain()) ? newestSchema(node) : nullptr;
+    if (schema && !schema->outputs().empty() &&
+        schema->outputs().back().GetOption() == ::onnx::OpSchema::Variadic) {
+      for (std::string &output : *node.mutable_output())
+        if (output.empty())
+          output = names.unique(locationName(node) + "/unused");
+      return;
+    }
+    while (node.output_size() && node.output(node.output_size() - 1).empty())
+      node.mutable_output()->RemoveLast();
+  }
+
   void upgrade(GraphProto &graph) {
     NodeList before;
     before.Swap(graph.mutable_node());
@@ -215,8 +230,7 @@ private:
         for (GraphProto &g : *a.mutable_graphs())
           upgrade(g);
       }
-      while (node.output_size() && node.output(node.output_size() - 1).empty())
-        node.mutable_output()->RemoveLast();
+      trimOutputs(node);
       while (node.input_size() && node.input(node.input_size() - 1).empty())
         node.mutable_input()->RemoveLast();
       if (!adapt(node))
