@@ -691,12 +691,13 @@ void upgradeAncient(Model &model) {
   *declared.mutable_input() = graph.input();
   *declared.mutable_output() = graph.output();
   try {
-    // The converter infers with schemas of its own: what they take on trust is
-    // checked in a run before.
+    // As ConvertVersion() does, but with checked schemas, and the tables of the
+    // converter made once.
+    static const ::onnx::version_conversion::DefaultVersionConverter converter;
     CheckedSchemas schemas;
-    ModelProto copy = model.proto;
-    ::onnx::shape_inference::InferShapes(copy, &schemas);
-    model.proto = ::onnx::version_conversion::ConvertVersion(model.proto, 7);
+    ::onnx::shape_inference::InferShapes(model.proto, &schemas);
+    model.proto = converter.convert_version(model.proto, ::onnx::OpSetID(model.opsets[""]),
+                                            ::onnx::OpSetID(7));
   } catch (const std::exception &e) {
     throw ImportError("operator set " + std::to_string(model.opsets[""]) +
                       " cannot be brought to 7: " + e.what());
