@@ -5,6 +5,7 @@
 #include "passes/Canonicalise/OnnxBuilder.h"
 
 #include "dialects/Onnx/IR/OpsCore.h"
+#include "dialects/Onnx/IR/Unsupported.h"
 
 #include <cmath>
 
@@ -59,14 +60,15 @@ LogicalResult decomposeFlexAttention(Operation *op, PatternRewriter &r) {
   for (Value x : {q, k, v})
     if (!rankedType(x) || rankedType(x).getRank() != 4 || rankedType(x).isDynamicDim(1) ||
         rankedType(x).isDynamicDim(3))
-      return failure();
+      return unsupported(op, "query, key and value have to have rank 4 with known heads and head sizes");
   Type element = elementType(q), inner = element.isF64() ? element : Type(r.getF32Type());
   if (op->hasAttr("softmax_precision"))
     inner = typeOfOnnxCode(r.getContext(), getInt(op, "softmax_precision"));
   int64_t heads = rankedType(q).getDimSize(1), groups = rankedType(k).getDimSize(1);
   if (!isa_and_nonnull<FloatType>(inner) || groups <= 0 || heads % groups != 0 ||
       rankedType(v).getDimSize(1) != groups || !fits(op->getRegion(0), inner) || !fits(op->getRegion(1), inner))
-    return failure();
+    return unsupported(op, Twine(heads) + " heads of the query, " + Twine(groups) +
+                               " of the key, or the bodies of score_mod and prob_mod do not fit");
   OnnxBuilder b(r, op->getLoc());
   float scale = op->hasAttr("scale") ? (float)getFloat(op, "scale")
                                      : (float)(1 / std::sqrt((double)rankedType(q).getDimSize(3)));

@@ -5,6 +5,8 @@
 // would need sums.
 #include "passes/Canonicalise/OnnxBuilder.h"
 
+#include "dialects/Onnx/IR/Unsupported.h"
+
 using namespace mlir;
 
 namespace tessera::onnx {
@@ -83,14 +85,17 @@ private:
 LogicalResult decomposeGradient(Operation *op, PatternRewriter &r) {
   StringRef wanted = getString(op, "y");
   SmallVector<StringRef> xs = getStrings(op, "xs");
-  if (!getStrings(op, "zs").empty() || xs.size() != op->getNumOperands() || op->getNumResults() != xs.size())
-    return failure();
+  if (!getStrings(op, "zs").empty())
+    return unsupportedAttribute(op, "zs", "not supported");
+  if (xs.size() != op->getNumOperands() || op->getNumResults() != xs.size())
+    return unsupportedAttribute(op, "xs", "the node has " + Twine(op->getNumOperands()) + " inputs and " +
+                                              Twine(op->getNumResults()) + " outputs");
   Operation *last = nullptr;
   for (Operation &other : *op->getBlock())
     if (&other != op && other.getNumResults() == 1 && other.isBeforeInBlock(op) && outputName(&other) == wanted)
       last = &other;
   if (!last)
-    return failure();
+    return unsupportedAttribute(op, "y", "no node before gives it");
   OnnxBuilder b(r, op->getLoc());
   Reverse reverse(b, last->getResult(0));
   if (!reverse.slope(last->getResult(0)))
@@ -98,7 +103,7 @@ LogicalResult decomposeGradient(Operation *op, PatternRewriter &r) {
   auto isX = [&](Operation *o) { return llvm::any_of(op->getOperands(), [&](Value x) { return x.getDefiningOp() == o; }); };
   for (Operation *o = last; o; o = o->getPrevNode())
     if (!isX(o) && !reverse.visit(o))
-      return failure();
+      return unsupported(op, "the gradient of " + o->getName().getStringRef() + " is not known");
   SmallVector<Value> results;
   for (Value x : op->getOperands()) {
     Value g = reverse.slope(x);

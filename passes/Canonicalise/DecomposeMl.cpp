@@ -2,6 +2,8 @@
 // silent the reference implementation decides (names in the comments).
 #include "passes/Canonicalise/DecomposeMl.h"
 
+#include "dialects/Onnx/IR/Unsupported.h"
+
 #include <cmath>
 #include <cstring>
 #include <set>
@@ -66,6 +68,20 @@ Value probit(OnnxBuilder &b, Value x) {
   return where(b, flat, c(0), y);
 }
 
+/// Whether `op` takes or gives strings: LowerStrings.cpp has a rule for it.
+bool onStrings(Operation *op) {
+  auto strings = [](Type t) { return isa<ShapedType>(t) && isa<StringType>(cast<ShapedType>(t).getElementType()); };
+  return llvm::any_of(op->getOperandTypes(), strings) || llvm::any_of(op->getResultTypes(), strings);
+}
+
+LogicalResult unranked(Operation *op, unsigned input) {
+  return unsupportedInput(op, input, "its rank is not known");
+}
+
+LogicalResult unknownTransform(Operation *op) {
+  return unsupportedAttribute(op, "post_transform", "expected NONE, LOGISTIC, SOFTMAX, SOFTMAX_ZERO or PROBIT");
+}
+
 /// Null where the transform is not known.
 Value postTransform(OnnxBuilder &b, Value x, StringRef name) {
   if (name == "NONE")
@@ -85,7 +101,7 @@ LogicalResult binarizer(Operation *op, PatternRewriter &r) {
   Value x = operand(op, 0);
   OnnxBuilder b(r, op->getLoc());
   if (!rankedType(x))
-    return failure();
+    return unranked(op, 0);
   float threshold = getFloat(op, "threshold", 0);
   Type element = elementType(x), wide = isa<FloatType>(element) ? element : Type(r.getF64Type());
   Value above = compare(b, "Greater", b.cast(x, wide), b.scalar(wide, threshold));
@@ -97,9 +113,12 @@ LogicalResult scaler(Operation *op, PatternRewriter &r) {
   Value x = operand(op, 0);
   SmallVector<float> offset = getFloats(op, "offset"), scale = getFloats(op, "scale");
   OnnxBuilder b(r, op->getLoc());
-  if (!rankedType(x) || (!offset.empty() && !fitsLastAxis(offset.size(), x)) ||
-      (!scale.empty() && !fitsLastAxis(scale.size(), x)))
-    return failure();
+  if (!rankedType(x))
+    return unranked(op, 0);
+  if (!offset.empty() && !fitsLastAxis(offset.size(), x))
+    return unsupportedAttribute(op, "offset", "expected one value, or one for each element of the last axis");
+  if (!scale.empty() && !fitsLastAxis(scale.size(), x))
+    return unsupportedAttribute(op, "scale", "expected one value, or one for each element of the last axis");
   Type element = working(x, b);
   Value y = b.cast(x, element);
   if (!offset.empty())
@@ -114,7 +133,7 @@ LogicalResult normalizer(Operation *op, PatternRewriter &r) {
   Value x = operand(op, 0);
   OnnxBuilder b(r, op->getLoc());
   if (!rankedType(x) || rankedType(x).getRank() < 1 || rankedType(x).getRank() > 2)
-    return failure();
+    return unsupportedInput(op, 0, "expected rank 1 or 2");
   StringRef norm = getString(op, "norm", "MAX");
   Type element = working(x, b);
   x = b.cast(x, element);
@@ -127,7 +146,7 @@ LogicalResult normalizer(Operation *op, PatternRewriter &r) {
   else if (norm == "L2")
     size = b.unary("Sqrt", b.reduce("ReduceSum", b.mul(x, x), {axis}, true));
   else
-    return failure();
+    return unsupportedAttribute(op, "norm", "expected MAX, L1 or L2");
   Value none = compare(b, "Equal", size, b.scalar(element, 0)); // Y == X then
   Value y = b.div(x, where(b, none, b.scalar(element, 1), size));
   replaceRefining(r, op, b.cast(y, r.getF32Type()));
@@ -138,20 +157,21 @@ LogicalResult imputer(Operation *op, PatternRewriter &r) {
   Value x = operand(op, 0);
   OnnxBuilder b(r, op->getLoc());
   if (!rankedType(x))
-    return failure();
+    return unranked(op, 0);
   bool isFloat = isa<FloatType>(elementType(x));
   SmallVector<float> reals = getFloats(op, "imputed_value_floats");
   SmallVector<int64_t> integers = getInts(op, "imputed_value_int64s");
   size_t n = isFloat ? reals.size() : integers.size();
+  StringRef list = isFloat ? "imputed_value_floats" : "imputed_value_int64s";
   if (n == 0 || !fitsLastAxis(n, x))
-    return failure();
+    return unsupportedAttribute(op, list, "expected one value, or one for each element of the last axis");
   HostTensor values(elementType(x), {(int64_t)n});
   values.mutableData();
   for (size_t i = 0; i < n; ++i)
     if (isFloat)
       values.setReal(i, reals[i]);
     else if (values.setInteger(i, integers[i]); values.integer(i) != integers[i])
-      return failure(); // what stands for a missing value has to fit
+      return unsupportedAttribute(op, list, "the element type of the input does not hold " + Twine(integers[i]));
   HostTensor lost(isFloat ? Type(r.getF32Type()) : r.getI64Type(), {});
   lost.mutableData();
   if (isFloat)
@@ -165,8 +185,10 @@ LogicalResult imputer(Operation *op, PatternRewriter &r) {
 LogicalResult arrayFeatureExtractor(Operation *op, PatternRewriter &r) {
   Value x = operand(op, 0), at = operand(op, 1);
   OnnxBuilder b(r, op->getLoc());
-  if (!rankedType(x) || !rankedType(at) || rankedType(x).getRank() < 1)
-    return failure();
+  if (!rankedType(x) || rankedType(x).getRank() < 1)
+    return unsupportedInput(op, 0, "expected a known rank of at least 1");
+  if (!rankedType(at))
+    return unranked(op, 1);
   RankedTensorType t = rankedType(at);
   int64_t count = t.hasStaticShape() ? t.getNumElements() : ShapedType::kDynamic;
   at = b.reshape(at, {-1}, t.clone(ArrayRef<int64_t>{count}));
@@ -183,11 +205,14 @@ LogicalResult featureVectorizer(Operation *op, PatternRewriter &r) {
   SmallVector<Value> parts;
   int64_t total = 0, rows = ShapedType::kDynamic;
   if (!widths.empty() && widths.size() != op->getNumOperands())
-    return failure();
+    return unsupportedAttribute(op, "inputdimensions", "the node has " + Twine(op->getNumOperands()) + " inputs");
   for (auto [i, x] : llvm::enumerate(op->getOperands())) {
     RankedTensorType t = rankedType(x);
-    if (!t || t.getRank() != 2 || t.isDynamicDim(1) || (!widths.empty() && widths[i] != t.getDimSize(1)))
-      return failure();
+    if (!t || t.getRank() != 2 || t.isDynamicDim(1))
+      return unsupportedInput(op, i, "expected rank 2 and a known number of columns");
+    if (!widths.empty() && widths[i] != t.getDimSize(1))
+      return unsupportedAttribute(op, "inputdimensions",
+                                  "input " + Twine(i) + " has " + Twine(t.getDimSize(1)) + " columns");
     total += t.getDimSize(1);
     rows = t.isDynamicDim(0) ? rows : t.getDimSize(0);
     parts.push_back(b.cast(x, r.getF32Type()));
@@ -201,11 +226,16 @@ LogicalResult oneHotEncoder(Operation *op, PatternRewriter &r) {
   Value x = operand(op, 0);
   SmallVector<int64_t> cats = getInts(op, "cats_int64s");
   OnnxBuilder b(r, op->getLoc());
-  // Without `zeros` an unknown category is an error, which a kernel cannot raise.
-  if (!rankedType(x) || cats.empty() || getInt(op, "zeros", 1) == 0)
+  if (onStrings(op))
     return failure();
+  if (!rankedType(x))
+    return unranked(op, 0);
+  if (cats.empty())
+    return unsupportedAttribute(op, "cats_int64s", "categories are expected for numbers");
+  if (getInt(op, "zeros", 1) == 0)
+    return unsupportedAttribute(op, "zeros", "an unknown category is an error then, which a kernel cannot raise");
   if (std::set<int64_t>(cats.begin(), cats.end()).size() != cats.size())
-    return failure();
+    return unsupportedAttribute(op, "cats_int64s", "two are equal, and runtimes differ on which counts");
   // The schema casts the data to integers: 1.5 is of category 1.
   Value wide = b.unsqueeze(b.cast(x, r.getI64Type()), {rankedType(x).getRank()});
   replaceRefining(r, op, b.cast(compare(b, "Equal", wide, b.ints(cats)), r.getF32Type()));
@@ -218,9 +248,12 @@ LogicalResult linearRegressor(Operation *op, PatternRewriter &r) {
   int64_t targets = getInt(op, "targets", 1);
   OnnxBuilder b(r, op->getLoc());
   RankedTensorType t = rankedType(x);
-  if (!t || t.getRank() != 2 || targets < 1 || coefficients.empty() || coefficients.size() % targets != 0 ||
-      (!intercepts.empty() && (int64_t)intercepts.size() != targets))
-    return failure();
+  if (!t || t.getRank() != 2)
+    return unsupportedInput(op, 0, "expected rank 2");
+  if (targets < 1 || coefficients.empty() || coefficients.size() % targets != 0)
+    return unsupportedAttribute(op, "targets", Twine(coefficients.size()) + " coefficients do not divide by it");
+  if (!intercepts.empty() && (int64_t)intercepts.size() != targets)
+    return unsupportedAttribute(op, "intercepts", "expected " + Twine(targets) + " values, one a target");
   int64_t features = coefficients.size() / targets;
   Type element = working(x, b);
   Value w = floats(b, element, coefficients, {targets, features});
@@ -229,7 +262,7 @@ LogicalResult linearRegressor(Operation *op, PatternRewriter &r) {
     y = b.add(y, floats(b, element, intercepts, {targets}));
   y = postTransform(b, y, getString(op, "post_transform", "NONE"));
   if (!y)
-    return failure();
+    return unknownTransform(op);
   replaceRefining(r, op, b.cast(y, r.getF32Type()));
   return success();
 }
@@ -240,16 +273,25 @@ LogicalResult linearClassifier(Operation *op, PatternRewriter &r) {
   SmallVector<int64_t> labels = getInts(op, "classlabels_ints");
   OnnxBuilder b(r, op->getLoc());
   RankedTensorType t = rankedType(x);
-  if (!t || t.getRank() != 2 || t.isDynamicDim(1) || labels.empty() || coefficients.empty() ||
-      t.getDimSize(1) == 0 || coefficients.size() % t.getDimSize(1) != 0 || op->getNumResults() != 2)
+  if (onStrings(op) || op->getNumResults() != 2)
     return failure();
+  if (!t || t.getRank() != 2 || t.isDynamicDim(1) || t.getDimSize(1) == 0)
+    return unsupportedInput(op, 0, "expected rank 2 and a known number of columns");
+  if (labels.empty())
+    return unsupportedAttribute(op, "classlabels_ints", "labels are expected");
+  if (coefficients.empty() || coefficients.size() % t.getDimSize(1) != 0)
+    return unsupportedAttribute(op, "coefficients", "their number does not divide by that of the columns, " +
+                                                        Twine(t.getDimSize(1)));
   int64_t features = t.getDimSize(1), rows = coefficients.size() / features, classes = labels.size();
   bool binary = rows == 1 && classes == 2;
-  if ((!binary && rows != classes) || classes < 2 || (!intercepts.empty() && (int64_t)intercepts.size() != rows))
-    return failure();
+  if ((!binary && rows != classes) || classes < 2)
+    return unsupportedAttribute(op, "classlabels_ints", Twine(classes) + " labels for coefficients of " +
+                                                            Twine(rows) + " classes");
+  if (!intercepts.empty() && (int64_t)intercepts.size() != rows)
+    return unsupportedAttribute(op, "intercepts", "expected " + Twine(rows) + " values");
   StringRef post = getString(op, "post_transform", "NONE");
-  if (binary && post == "PROBIT") // of -s or of s there is none
-    return failure();
+  if (binary && post == "PROBIT")
+    return unsupportedAttribute(op, "post_transform", "one of two scores -s and s has no probit");
   Type element = working(x, b);
   Value w = floats(b, element, coefficients, {rows, features});
   Value scores = b.matmul(b.cast(x, element), b.transpose(w, {1, 0}));
@@ -260,7 +302,7 @@ LogicalResult linearClassifier(Operation *op, PatternRewriter &r) {
                   rankedType(scores).clone(ArrayRef<int64_t>{t.getDimSize(0), 2}), {b.i("axis", 1)});
   scores = postTransform(b, scores, post);
   if (!scores)
-    return failure();
+    return unknownTransform(op);
   Type i64 = r.getI64Type();
   Type vector = RankedTensorType::get({t.getDimSize(0)}, i64);
   Value best = b.op("ArgMax", {scores}, vector, {b.i("axis", 1), b.i("keepdims", 0)});
@@ -293,19 +335,25 @@ LogicalResult svmRegressor(Operation *op, PatternRewriter &r) {
   int64_t supports = getInt(op, "n_supports", 0);
   OnnxBuilder b(r, op->getLoc());
   StringRef kind = getString(op, "kernel_type", "LINEAR");
-  if (!rankedType(x) || rankedType(x).getRank() != 2 || rho.size() != 1 || coefficients.empty() || supports < 0 ||
-      !llvm::is_contained({"LINEAR", "POLY", "RBF", "SIGMOID"}, kind))
-    return failure();
+  if (!rankedType(x) || rankedType(x).getRank() != 2)
+    return unsupportedInput(op, 0, "expected rank 2");
+  if (rho.size() != 1)
+    return unsupportedAttribute(op, "rho", "one value is expected");
+  if (coefficients.empty() || supports < 0)
+    return unsupportedAttribute(op, "n_supports", "with " + Twine(coefficients.size()) + " coefficients");
+  if (!llvm::is_contained({"LINEAR", "POLY", "RBF", "SIGMOID"}, kind))
+    return unsupportedAttribute(op, "kernel_type", "expected LINEAR, POLY, RBF or SIGMOID");
   Type element = working(x, b);
   x = b.cast(x, element);
   Value s;
   if (supports > 0) {
     if (vectors.empty() || vectors.size() % supports != 0 || (int64_t)coefficients.size() != supports)
-      return failure();
+      return unsupportedAttribute(op, "n_supports", Twine(coefficients.size()) + " coefficients and " +
+                                                        Twine(vectors.size()) + " values of support vectors do not fit");
     s = kernelMatrix(b, x, floats(b, element, vectors, {supports, (int64_t)vectors.size() / supports}),
                      kind, getFloats(op, "kernel_params"));
     if (!s)
-      return failure();
+      return unsupportedAttribute(op, "kernel_params", "the degree of a polynomial is no whole number, on which runtimes differ");
   } else {
     s = x;
   }
@@ -315,7 +363,7 @@ LogicalResult svmRegressor(Operation *op, PatternRewriter &r) {
     s = where(b, compare(b, "Greater", s, b.scalar(element, 0)), b.scalar(element, 1), b.scalar(element, -1));
   s = postTransform(b, s, getString(op, "post_transform", "NONE"));
   if (!s)
-    return failure();
+    return unknownTransform(op);
   replaceRefining(r, op, b.cast(s, r.getF32Type()));
   return success();
 }
@@ -339,10 +387,14 @@ std::optional<HostTensor> encoderList(Operation *op, StringRef what, MLIRContext
 
 LogicalResult labelEncoder(Operation *op, PatternRewriter &r) {
   OnnxBuilder b(r, op->getLoc());
+  if (onStrings(op))
+    return failure();
   auto table = encoderTable(op, r);
   Value hit = table ? encoderHits(op, operand(op, 0), b) : Value();
-  if (!hit || rankedType(hit).getShape().back() + 1 != table->size())
-    return failure();
+  if (!hit)
+    return failure(); // said there
+  if (rankedType(hit).getShape().back() + 1 != table->size())
+    return unsupported(op, Twine(rankedType(hit).getShape().back()) + " keys for " + Twine(table->size() - 1) + " values");
   replaceRefining(r, op, pickByHit(b, hit, *table));
   return success();
 }
@@ -414,8 +466,18 @@ Value equalKeys(OnnxBuilder &b, Value x, const HostTensor &keys) {
 Value encoderHits(Operation *op, Value x, OnnxBuilder &b) {
   constexpr int64_t most = 1 << 16; // every element is compared with every key
   auto keys = encoderList(op, "keys", op->getContext());
-  if (!rankedType(x) || !keys || keys->size() > most || repeats(*keys))
-    return {};
+  auto refuse = [&](const Twine &why) {
+    (void)unsupported(op, why);
+    return Value();
+  };
+  if (!rankedType(x))
+    return refuse("the rank of its input is not known");
+  if (!keys)
+    return refuse("it has no keys");
+  if (keys->size() > most)
+    return refuse("it has " + Twine(keys->size()) + " keys, at most " + Twine(most) + " are supported");
+  if (repeats(*keys))
+    return refuse("two of its keys are equal, and runtimes differ on which counts");
   return equalKeys(b, b.unsqueeze(x, {rankedType(x).getRank()}), keys->reshaped({keys->size()}));
 }
 
@@ -435,14 +497,18 @@ Value pickByHit(OnnxBuilder &b, Value hit, const HostTensor &table) {
 
 std::optional<HostTensor> encoderTable(Operation *op, Builder &b) {
   auto values = encoderList(op, "values", b.getContext());
-  if (!values)
+  if (!values) {
+    (void)unsupported(op, "it has no values");
     return std::nullopt;
+  }
   HostTensor table(values->element(), {values->size() + 1});
   std::memcpy(table.mutableData() + table.elementBytes(), values->data(), values->byteSize());
   if (auto t = op->getAttrOfType<ElementsAttr>("default_tensor")) {
     auto fallback = HostTensor::read(t);
-    if (!fallback || fallback->element() != table.element() || fallback->size() != 1)
+    if (!fallback || fallback->element() != table.element() || fallback->size() != 1) {
+      (void)unsupportedAttribute(op, "default_tensor", "one element of the type of the values is expected");
       return std::nullopt;
+    }
     std::memcpy(table.mutableData(), fallback->data(), table.elementBytes());
   } else if (table.isFloat()) {
     table.setReal(0, getFloat(op, "default_float", -0.0));

@@ -4,6 +4,8 @@
 // name, which no other has. In a loop the numbers of the iterations count as well.
 #include "passes/Canonicalise/Aggregates.h"
 
+#include "dialects/Onnx/IR/Unsupported.h"
+
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/xxhash.h"
 
@@ -96,6 +98,11 @@ Value affine(OnnxBuilder &b, Value x, double factor, double term) {
   return b.add(b.mul(x, b.scalar(t, factor)), b.scalar(t, term));
 }
 
+/// iterationsAround() gave nothing.
+LogicalResult outsideLoops(Operation *op) {
+  return unsupported(op, "it draws in a body whose runs cannot be counted");
+}
+
 /// RandomUniform, RandomNormal and their Like forms.
 LogicalResult draw(Operation *op, PatternRewriter &r) {
   auto type = rankedType(op->getResult(0));
@@ -104,7 +111,7 @@ LogicalResult draw(Operation *op, PatternRewriter &r) {
     return failure();
   auto iterations = iterationsAround(op);
   if (!iterations)
-    return failure();
+    return outsideLoops(op);
   Random random(op, r, *iterations);
   ShapeBuilder &b = random.b;
   Value count = like ? random.countOf(op->getOperand(0)) : b.one(type.getNumElements());
@@ -121,7 +128,7 @@ LogicalResult bernoulli(Operation *op, PatternRewriter &r) {
     return failure();
   auto iterations = iterationsAround(op);
   if (!iterations)
-    return failure();
+    return outsideLoops(op);
   Random random(op, r, *iterations);
   ShapeBuilder &b = random.b;
   Value u = random.shaped(random.uniform(random.countOf(p), 0), p);
@@ -133,11 +140,13 @@ LogicalResult bernoulli(Operation *op, PatternRewriter &r) {
 LogicalResult multinomial(Operation *op, PatternRewriter &r) {
   Value logs = op->getOperand(0);
   int64_t samples = getInt(op, "sample_size", 1);
-  if (!rankedType(logs) || rankedType(logs).getRank() != 2 || samples < 1)
-    return failure();
+  if (!rankedType(logs) || rankedType(logs).getRank() != 2)
+    return unsupportedInput(op, 0, "expected rank 2");
+  if (samples < 1)
+    return unsupportedAttribute(op, "sample_size", "at least 1 is expected");
   auto iterations = iterationsAround(op);
   if (!iterations)
-    return failure();
+    return outsideLoops(op);
   Random random(op, r, *iterations);
   ShapeBuilder &b = random.b;
   Value p = b.unary("Softmax", b.cast(logs, r.getF32Type()), {b.i("axis", 1)});
@@ -159,7 +168,7 @@ LogicalResult trainingDropout(Operation *op, PatternRewriter &r) {
     return failure();
   auto iterations = iterationsAround(op);
   if (!iterations)
-    return failure();
+    return outsideLoops(op);
   Random random(op, r, *iterations);
   ShapeBuilder &b = random.b;
   Type f32 = r.getF32Type();

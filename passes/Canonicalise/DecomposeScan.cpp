@@ -10,6 +10,7 @@
 #include "passes/Canonicalise/OnnxBuilder.h"
 
 #include "dialects/Onnx/IR/OpsCore.h"
+#include "dialects/Onnx/IR/Unsupported.h"
 
 using namespace mlir;
 
@@ -42,35 +43,39 @@ LogicalResult decomposeScan(Operation *op, PatternRewriter &r) {
   int64_t scanned = getInt(op, "num_scan_inputs"), inputs = op->getNumOperands();
   int64_t states = inputs - scanned, outs = op->getNumResults() - states;
   if (scanned < 1 || states < 0 || outs < 0 || op->getNumRegions() != 1)
-    return failure();
+    return unsupportedAttribute(op, "num_scan_inputs", "the node has " + Twine(inputs) + " inputs and " +
+                                                           Twine(op->getNumResults()) + " outputs");
   Block &body = op->getRegion(0).front();
   Operation *yield = body.getTerminator();
   if ((int64_t)body.getNumArguments() != inputs || (int64_t)yield->getNumOperands() != states + outs)
-    return failure();
+    return unsupported(op, "its body takes " + Twine(body.getNumArguments()) + " values and gives " +
+                               Twine(yield->getNumOperands()) + ", the node has " + Twine(inputs) + " inputs and " +
+                               Twine(op->getNumResults()) + " outputs");
   SmallVector<int64_t> inAxes = listOr(op, "scan_input_axes", scanned),
                        inBack = listOr(op, "scan_input_directions", scanned),
                        outAxes = listOr(op, "scan_output_axes", outs),
                        outBack = listOr(op, "scan_output_directions", outs);
   if ((int64_t)inAxes.size() != scanned || (int64_t)inBack.size() != scanned ||
       (int64_t)outAxes.size() != outs || (int64_t)outBack.size() != outs)
-    return failure();
+    return unsupported(op, "a list of axes or directions has not one entry for each of " + Twine(scanned) +
+                               " scanned inputs or " + Twine(outs) + " outputs");
   for (int64_t k = 0; k < scanned; ++k) {
     RankedTensorType t = rankedType(op->getOperand(states + k));
     if (!t)
-      return failure();
+      return unsupportedInput(op, states + k, "its rank is not known");
     inAxes[k] += inAxes[k] < 0 ? t.getRank() : 0;
     if (inAxes[k] < 0 || inAxes[k] >= t.getRank())
-      return failure();
+      return unsupportedAttribute(op, "scan_input_axes", "input " + Twine(states + k) + " has rank " + Twine(t.getRank()));
   }
   for (int64_t k = 0; k < outs; ++k) {
     RankedTensorType t = rankedType(op->getResult(states + k));
     if (!t && outAxes[k] != 0)
-      return failure();
+      return unsupportedAttribute(op, "scan_output_axes", "the rank of output " + Twine(states + k) + " is not known");
     if (!t)
       continue;
     outAxes[k] += outAxes[k] < 0 ? t.getRank() : 0;
     if (outAxes[k] < 0 || outAxes[k] >= t.getRank())
-      return failure();
+      return unsupportedAttribute(op, "scan_output_axes", "output " + Twine(states + k) + " has rank " + Twine(t.getRank()));
   }
 
   OnnxBuilder b(r, op->getLoc());

@@ -3,6 +3,8 @@
 // states; results: all new X, then all new states.
 #include "passes/Canonicalise/OnnxBuilder.h"
 
+#include "dialects/Onnx/IR/Unsupported.h"
+
 using namespace mlir;
 
 namespace tessera::onnx {
@@ -18,6 +20,10 @@ public:
       valid &= rankedType(v) && (elementType(v).isF32() || elementType(v).isF64() || v == op->getOperand(1));
     if (valid)
       tensors = (op->getNumOperands() - 2) / lists;
+  }
+  LogicalResult invalid() {
+    return unsupported(op, Twine(op->getNumOperands()) + " inputs and " + Twine(op->getNumResults()) +
+                               " outputs do not divide into tensors of float or double of known rank, their gradients and states");
   }
   Value rate() { return op->getOperand(0); }
   Value number(Type t) { return b.cast(op->getOperand(1), t); }
@@ -47,7 +53,7 @@ public:
 LogicalResult decomposeAdagrad(Operation *op, PatternRewriter &r) {
   Optimiser o(op, r, 3);
   if (!o.valid)
-    return failure();
+    return o.invalid();
   OnnxBuilder &b = o.b;
   SmallVector<Value> xs, states;
   for (unsigned i = 0; i < o.tensors; ++i) {
@@ -66,7 +72,7 @@ LogicalResult decomposeAdagrad(Operation *op, PatternRewriter &r) {
 LogicalResult decomposeAdam(Operation *op, PatternRewriter &r) {
   Optimiser o(op, r, 4);
   if (!o.valid)
-    return failure();
+    return o.invalid();
   OnnxBuilder &b = o.b;
   Type f64 = r.getF64Type();
   double alpha = o.f("alpha"), beta = o.f("beta");
@@ -95,8 +101,10 @@ LogicalResult decomposeAdam(Operation *op, PatternRewriter &r) {
 LogicalResult decomposeMomentum(Operation *op, PatternRewriter &r) {
   Optimiser o(op, r, 3);
   StringRef mode = getString(op, "mode");
-  if (!o.valid || (mode != "standard" && mode != "nesterov"))
-    return failure();
+  if (!o.valid)
+    return o.invalid();
+  if (mode != "standard" && mode != "nesterov")
+    return unsupportedAttribute(op, "mode", "expected standard or nesterov");
   OnnxBuilder &b = o.b;
   SmallVector<Value> xs, states;
   for (unsigned i = 0; i < o.tensors; ++i) {

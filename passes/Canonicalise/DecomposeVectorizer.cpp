@@ -7,6 +7,8 @@
 //   Y[index[g]] = count[g], weighted
 #include "passes/Canonicalise/DecomposeMl.h"
 
+#include "dialects/Onnx/IR/Unsupported.h"
+
 #include "llvm/ADT/DenseSet.h"
 
 #include <set>
@@ -82,24 +84,34 @@ LogicalResult decomposeTfIdf(Operation *op, PatternRewriter &r) {
           skips = getInt(op, "max_skip_count", 0);
   StringRef mode = getString(op, "mode");
   RankedTensorType t = rankedType(x);
-  if (!t || t.getRank() < 1 || t.getRank() > 2 || !isa<IntegerType>(t.getElementType()) || shortest < 1 ||
-      longest < shortest || skips < 0 || skips > 64 || !getStrings(op, "pool_strings").empty() ||
-      (mode != "TF" && mode != "IDF" && mode != "TFIDF"))
-    return failure();
+  if (t && isa<StringType>(t.getElementType()))
+    return failure(); // LowerStrings.cpp has a rule for it
+  if (!t || t.getRank() < 1 || t.getRank() > 2 || !isa<IntegerType>(t.getElementType()))
+    return unsupportedInput(op, 0, "expected integers of rank 1 or 2");
+  if (shortest < 1 || longest < shortest)
+    return unsupportedAttribute(op, "min_gram_length", "expected from 1 to max_gram_length, " + Twine(longest));
+  if (skips < 0 || skips > 64)
+    return unsupportedAttribute(op, "max_skip_count", "expected from 0 to 64");
+  if (!getStrings(op, "pool_strings").empty())
+    return unsupportedAttribute(op, "pool_strings", "the input has integers");
+  if (mode != "TF" && mode != "IDF" && mode != "TFIDF")
+    return unsupportedAttribute(op, "mode", "expected TF, IDF or TFIDF");
   SmallVector<int64_t> places = getInts(op, "ngram_indexes");
   auto pool = readPool(op, shortest, longest);
-  if (!pool || places.empty())
-    return failure();
+  if (!pool)
+    return unsupported(op, "its pool and ngram_counts do not fit each other");
+  if (places.empty())
+    return unsupportedAttribute(op, "ngram_indexes", "a place for each n-gram is expected");
   int64_t width = 0;
   std::set<int64_t> seen;
   for (int64_t p : places) {
     if (p < 0 || p >= (1 << 24) || !seen.insert(p).second)
-      return failure();
+      return unsupportedAttribute(op, "ngram_indexes", "place " + Twine(p) + " is given twice or out of range");
     width = std::max(width, p + 1);
   }
   SmallVector<float> weights = getFloats(op, "weights");
   if (!weights.empty() && weights.size() != places.size())
-    return failure();
+    return unsupportedAttribute(op, "weights", Twine(places.size()) + " values are expected");
 
   OnnxBuilder b(r, op->getLoc());
   Type f32 = r.getF32Type(), i64 = r.getI64Type();

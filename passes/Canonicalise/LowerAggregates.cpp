@@ -5,6 +5,9 @@
 #include "passes/Canonicalise/Passes.h"
 
 #include "dialects/Onnx/IR/OpsCore.h"
+#include "dialects/Onnx/IR/Unsupported.h"
+
+#include "mlir/IR/IRMapping.h"
 
 #include "llvm/ADT/StringMap.h"
 
@@ -180,14 +183,14 @@ static LogicalResult mapToLoop(Operation *op) {
   Block &body = op->getRegion(0).front();
   if (body.getNumArguments() != op->getNumOperands() || !isa<SeqType>(op->getOperand(0).getType()) ||
       body.getTerminator()->getNumOperands() != op->getNumResults())
-    return failure();
+    return unsupported(op, "its body does not take one element of each input and give one of each output");
   Value count = b.op("SequenceLength", {op->getOperand(0)}, RankedTensorType::get({}, b.i64()));
   SmallVector<Value> initial;
   for (Value result : op->getResults()) {
     auto seq = dyn_cast<SeqType>(result.getType());
     auto element = seq ? dyn_cast<ShapedType>(seq.getElementType()) : ShapedType();
     if (!element)
-      return failure();
+      return unsupported(op, "the type of the elements of an output is not known");
     initial.push_back(b.op("SequenceEmpty", {}, seq, {b.i("dtype", onnxTypeCode(element.getElementType()))}));
   }
   OperationState state(op->getLoc(), "onnx.Loop");
@@ -288,7 +291,7 @@ static void spread(Aggregates &a, Operation *from, ArrayRef<Value> carriers, Ope
 LogicalResult Aggregates::branch(Operation *op) {
   auto types = typesOf(op->getResults());
   if (!types)
-    return failure();
+    return unsupported(op, "a result of this type is not supported");
   OpBuilder b(op);
   OperationState state(op->getLoc(), op->getName().getStringRef());
   state.addOperands(op->getOperands());
@@ -330,7 +333,7 @@ LogicalResult Aggregates::loop(Operation *op) {
   auto types = typesOf(carriers);
   auto segments = op->getAttrOfType<DenseI32ArrayAttr>("operandSegmentSizes");
   if (!types || !segments || segments.size() != 3)
-    return failure();
+    return unsupported(op, "a carried value of this type is not supported");
   unsigned head = segments[0] + segments[1];
   SmallVector<Value> operands(op->getOperands().take_front(head));
   for (Value v : op->getOperands().drop_front(head))
@@ -376,7 +379,7 @@ LogicalResult Aggregates::operation(Operation *op) {
     return loop(op);
   auto it = rules().find(name);
   if (it == rules().end())
-    return failure();
+    return unsupported(op, "not supported on strings, sequences, optionals or maps");
   OpBuilder builder(op);
   ShapeBuilder b(builder, op->getLoc());
   if (failed(it->second(*this, op, b)))
@@ -509,6 +512,23 @@ bool hasAggregates(func::FuncOp func) {
       .wasInterrupted();
 }
 
+/// Carries the reason from the copy to the function, and says to the others of
+/// the function whom they owe it that they stay.
+void blame(func::FuncOp func, Operation *culprit, const IRMapping &mapping) {
+  std::string why = whyUnsupported(culprit).str();
+  std::string stays = ("operator " + culprit->getName().getStringRef() + " of node '" + getNodeName(culprit) +
+                       "' keeps sequences, optionals and strings from becoming tensors")
+                          .str();
+  culprit->emitWarning(stays) << (why.empty() ? "" : ": ") << why;
+  func.walk([&](Operation *op) {
+    auto any = [](TypeRange types) { return llvm::any_of(types, Aggregates::isAggregate); };
+    if (mapping.lookupOrNull(op) == culprit && !why.empty())
+      (void)unsupported(op, why);
+    else if (any(op->getOperandTypes()) || any(op->getResultTypes()))
+      (void)unsupported(op, stays);
+  });
+}
+
 struct LowerAggregatesPass : impl::LowerAggregatesBase<LowerAggregatesPass> {
   using LowerAggregatesBase::LowerAggregatesBase;
   void runOnOperation() override {
@@ -516,12 +536,12 @@ struct LowerAggregatesPass : impl::LowerAggregatesBase<LowerAggregatesPass> {
     if (!hasAggregates(func))
       return;
     // All or nothing: on a copy, which takes the function's place.
-    OwningOpRef<func::FuncOp> copy(func.clone());
+    IRMapping mapping;
+    OwningOpRef<func::FuncOp> copy(func.clone(mapping));
     Aggregates lowering(*copy);
     if (failed(lowering.run())) {
-      if (Operation *op = lowering.culprit)
-        op->emitWarning("operator ") << op->getName() << " of node '" << getNodeName(op)
-                                     << "' keeps sequences, optionals and strings from becoming tensors";
+      if (lowering.culprit)
+        blame(func, lowering.culprit, mapping);
       return;
     }
     func.getBody().takeBody(copy->getBody());

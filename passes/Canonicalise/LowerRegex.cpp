@@ -9,6 +9,8 @@
 
 #include "dialects/Onnx/IR/OpsCore.h"
 
+#include "dialects/Onnx/IR/Unsupported.h"
+
 using namespace mlir;
 
 namespace tessera::onnx {
@@ -23,13 +25,13 @@ TESSERA_AGGREGATE_RULE(RegexFullMatch, "RegexFullMatch") {
   Value chars = a.part(op->getOperand(0));
   auto text = encodeStrings({getString(op, "pattern")}, {}, op->getContext());
   if (!text)
-    return failure();
+    return unsupportedAttribute(op, "pattern", "it is not UTF-8, or has the character 0");
   std::vector<int32_t> pattern;
   for (int64_t i = 0; i < text->size(); ++i)
     pattern.push_back(text->integer(i));
   auto automaton = compileRegex(pattern);
   if (!automaton)
-    return failure();
+    return unsupportedAttribute(op, "pattern", "no regular expression that is supported");
   int64_t rank = charRank(chars), classes = automaton->bounds.size() + 1;
   // A whole zero tensor of the strings' shape.
   Value start = b.expandTo(b.scalar(b.i32(), 0), b.slice(b.shapeOf(chars), b.one(0), b.one(rank)), rank);

@@ -7,6 +7,8 @@
 // range fails the run.
 #include "passes/Canonicalise/Aggregates.h"
 
+#include "dialects/Onnx/IR/Unsupported.h"
+
 using namespace mlir;
 
 namespace tessera::onnx {
@@ -84,6 +86,9 @@ Value zeros(ShapeBuilder &b, RankedTensorType t) {
   return v;
 }
 
+LogicalResult noRank(Operation *op) { return unsupported(op, "the rank of the tensors in its sequence is not known"); }
+LogicalResult noStrings(Operation *op) { return unsupported(op, "sequences of strings are not supported here"); }
+
 } // namespace
 
 TESSERA_AGGREGATE_RULE(Identity, "Identity") {
@@ -94,7 +99,7 @@ TESSERA_AGGREGATE_RULE(Identity, "Identity") {
 TESSERA_AGGREGATE_RULE(SequenceEmpty, "SequenceEmpty") {
   auto types = a.partTypes(op->getResult(0).getType(), a.rankOf(op->getResult(0)).value_or(1));
   if (!types)
-    return failure();
+    return unsupported(op, "sequences of this element type are not supported");
   SmallVector<Value> parts;
   for (Type t : *types)
     parts.push_back(zeros(b, cast<RankedTensorType>(t)));
@@ -106,13 +111,15 @@ TESSERA_AGGREGATE_RULE(SequenceConstruct, "SequenceConstruct") {
   SmallVector<Value> rows, extents;
   std::optional<int64_t> rank = a.rankOf(op->getResult(0));
   for (Value v : op->getOperands()) {
-    if (!numeric(op) || !rankedType(v) || !rank)
-      return failure();
+    if (!numeric(op))
+      return noStrings(op);
+    if (!rankedType(v) || !rank)
+      return noRank(op);
     rows.push_back(rowOf(b, v, false));
     extents.push_back(extentsRow(b, v, *rank));
   }
   if (rows.empty())
-    return failure();
+    return unsupported(op, "it has no inputs");
   a.set(op->getResult(0), {b.concat(rows), b.concat(extents)});
   return success();
 }
@@ -125,7 +132,7 @@ TESSERA_AGGREGATE_RULE(SequenceLength, "SequenceLength") {
 TESSERA_AGGREGATE_RULE(SequenceAt, "SequenceAt") {
   Sequence s(a, op->getOperand(0), b);
   if (!s.rank)
-    return failure();
+    return noRank(op);
   Value p = b.vectorOf(op->getOperand(1));
   Value begin = b.gather(s.starts(), p), size = b.gather(s.sizes(), p);
   Value row = b.slice(s.elements, begin, b.add(begin, size));
@@ -146,8 +153,10 @@ TESSERA_AGGREGATE_RULE(SequenceAt, "SequenceAt") {
 TESSERA_AGGREGATE_RULE(SequenceInsert, "SequenceInsert") {
   Sequence s(a, op->getOperand(0), b);
   Value tensor = op->getOperand(1);
-  if (!numeric(op) || !rankedType(tensor) || !s.rank)
-    return failure();
+  if (!numeric(op))
+    return noStrings(op);
+  if (!rankedType(tensor) || !s.rank)
+    return noRank(op);
   Value row = rowOf(b, tensor, false), extents = extentsRow(b, tensor, *s.rank);
   Value where = getOptionalOperand(op, 2);
   if (!where) {
@@ -216,12 +225,16 @@ Value atLeastOne(ShapeBuilder &b, Value v) { return b.binary("Max", v, b.one(1))
 
 TESSERA_AGGREGATE_RULE(SplitToSequence, "SplitToSequence") {
   Value x = op->getOperand(0), split = getOptionalOperand(op, 1);
-  if (!numeric(op) || !rankedType(x))
-    return failure();
+  if (!numeric(op))
+    return noStrings(op);
+  if (!rankedType(x))
+    return unsupportedInput(op, 0, "its rank is not known");
   int64_t rank = rankedType(x).getRank(), axis = getInt(op, "axis", 0);
   axis += axis < 0 ? rank : 0;
-  if (axis < 0 || axis >= rank || (split && (!rankedType(split) || rankedType(split).getRank() > 1)))
-    return failure();
+  if (axis < 0 || axis >= rank)
+    return unsupportedAttribute(op, "axis", "the input has rank " + Twine(rank));
+  if (split && (!rankedType(split) || rankedType(split).getRank() > 1))
+    return unsupportedInput(op, 1, "expected rank 0 or 1");
   Value size = b.sizeOf(x, axis), shape = b.shapeOf(x);
   Value head = b.slice(shape, b.one(0), b.one(axis)), tail = b.slice(shape, b.one(axis + 1), b.end());
   auto [outer, inner] = outerAndInner(b, shape, axis);
@@ -260,13 +273,15 @@ TESSERA_AGGREGATE_RULE(SplitToSequence, "SplitToSequence") {
 
 TESSERA_AGGREGATE_RULE(ConcatFromSequence, "ConcatFromSequence") {
   Sequence s(a, op->getOperand(0), b);
-  if (!numeric(op) || !s.rank)
-    return failure();
+  if (!numeric(op))
+    return noStrings(op);
+  if (!s.rank)
+    return noRank(op);
   bool fresh = getInt(op, "new_axis", 0);
   int64_t rank = *s.rank + fresh, axis = getInt(op, "axis", 0);
   axis += axis < 0 ? rank : 0;
   if (axis < 0 || axis >= rank)
-    return failure();
+    return unsupportedAttribute(op, "axis", "the tensors have rank " + Twine(rank));
   Value first = b.gather(s.extents, b.ints({0}, true)); // fails where the sequence is empty
   // All extents but those along the axis agree.
   Value same = b.compare("Equal", s.extents, first);
@@ -329,10 +344,10 @@ TESSERA_AGGREGATE_RULE(Optional, "Optional") {
   }
   auto types = a.partTypes(result.getType(), a.rankOf(result).value_or(1));
   if (!types)
-    return failure();
+    return unsupported(op, "an optional of this type is not supported");
   for (Type t : ArrayRef<Type>(*types).drop_front()) {
     if (!isa<RankedTensorType>(t))
-      return failure();
+      return unsupported(op, "the rank of the absent value is not known");
     parts.push_back(zeros(b, cast<RankedTensorType>(t)));
   }
   a.set(result, parts);
@@ -357,7 +372,7 @@ TESSERA_AGGREGATE_RULE(OptionalGetElement, "OptionalGetElement") {
   if (!known || known->front() == 0) { // an absent value fails the run
     Value v = parts.front(), zero = b.demand(present);
     if (!rankedType(v))
-      return failure();
+      return unsupported(op, "the rank of the optional's value is not known");
     parts.front() = b.reshapeTo(v, b.add(b.shapeOf(v), zero), rankedType(v).getRank());
   }
   a.set(op->getResult(0), parts);

@@ -5,6 +5,7 @@
 #include "passes/Canonicalise/Strings.h"
 
 #include "dialects/Onnx/IR/OpsCore.h"
+#include "dialects/Onnx/IR/Unsupported.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
@@ -94,6 +95,11 @@ static Value pick(ShapeBuilder &b, Value chars, Value at, Value inside) {
   return b.where(inside, b.gather(b.flat(chars), index), b.scalar(b.i32(), 0));
 }
 
+// encodeStrings() gave nothing.
+static LogicalResult badStrings(Operation *op) {
+  return unsupported(op, "a constant string is not UTF-8, or has the character 0");
+}
+
 //===-- Constants, movement -------------------------------------------------===//
 
 TESSERA_AGGREGATE_RULE(Weight, "Weight") {
@@ -104,7 +110,7 @@ TESSERA_AGGREGATE_RULE(Weight, "Weight") {
   SmallVector<StringRef> list(strings->begin(), strings->end());
   auto t = encodeStrings(list, cast<ShapedType>(attr.getType()).getShape(), op->getContext());
   if (!t)
-    return failure();
+    return badStrings(op);
   a.set(op->getResult(0), {b.weight(*t)});
   return success();
 }
@@ -114,8 +120,12 @@ TESSERA_AGGREGATE_RULE(Reshape, "Reshape") {
   RankedTensorType t = rankedType(shape);
   auto known = getConstantInts(shape);
   // -1 could not be told in a tensor without characters; 0 copies an extent.
-  if (!t || t.isDynamicDim(0) || !known || llvm::is_contained(*known, -1) || getInt(op, "allowzero", 0))
-    return failure();
+  if (!t || t.isDynamicDim(0) || !known)
+    return unsupported(op, "the shape of a tensor of strings has to be constant");
+  if (llvm::is_contained(*known, -1))
+    return unsupported(op, "the shape of a tensor of strings has -1");
+  if (getInt(op, "allowzero", 0))
+    return unsupportedAttribute(op, "allowzero", "not supported on strings");
   SmallVector<Value> parts;
   for (auto [k, n] : llvm::enumerate(*known))
     parts.push_back(n ? b.one(n) : b.sizeOf(chars, k));
@@ -136,7 +146,7 @@ TESSERA_AGGREGATE_RULE(Unsqueeze, "Unsqueeze") {
   Value chars = a.part(op->getOperand(0));
   auto axes = getOptionalOperand(op, 1) ? axesOf(op, 0) : std::nullopt;
   if (!axes)
-    return failure();
+    return unsupportedInput(op, 1, "the axes have to be constant on strings");
   for (int64_t &x : *axes)
     x += x < 0 ? charRank(chars) + (int64_t)axes->size() : 0;
   a.set(op->getResult(0), {b.unsqueeze(chars, *axes)});
@@ -147,7 +157,7 @@ TESSERA_AGGREGATE_RULE(Squeeze, "Squeeze") {
   Value chars = a.part(op->getOperand(0));
   auto axes = getOptionalOperand(op, 1) ? axesOf(op, charRank(chars)) : std::nullopt;
   if (!axes)
-    return failure();
+    return unsupportedInput(op, 1, "the axes have to be constant on strings");
   a.set(op->getResult(0), {b.squeeze(chars, *axes)});
   return success();
 }
@@ -156,8 +166,10 @@ TESSERA_AGGREGATE_RULE(Gather, "Gather") {
   Value chars = a.part(op->getOperand(0));
   int64_t axis = getInt(op, "axis", 0);
   axis += axis < 0 ? charRank(chars) : 0;
-  if (!rankedType(op->getOperand(1)) || axis < 0 || axis >= charRank(chars))
-    return failure();
+  if (!rankedType(op->getOperand(1)))
+    return unsupportedInput(op, 1, "its rank is not known");
+  if (axis < 0 || axis >= charRank(chars))
+    return unsupportedAttribute(op, "axis", "the input has rank " + Twine(charRank(chars)));
   a.set(op->getResult(0), {b.gather(chars, op->getOperand(1), axis)});
   return success();
 }
@@ -213,16 +225,21 @@ namespace {
 
 bool repeats(ArrayRef<StringRef> list) { return llvm::StringSet<>(llvm::from_range, list).size() != list.size(); }
 
-/// Keys of a lookup; none where two are equal (runtimes differ on which counts).
+/// Keys of a lookup; none, and the reason on `op`, where two are equal.
 std::optional<HostTensor> stringList(Operation *op, StringRef what) {
   SmallVector<StringRef> list = getStrings(op, (what + "s").str());
   if (list.empty())
     list = getStrings(op, (what + "_strings").str());
   if (auto t = op->getAttrOfType<DenseStringElementsAttr>((what + "_tensor").str()))
     list.assign(t.getValues<StringRef>().begin(), t.getValues<StringRef>().end());
-  if (list.empty() || repeats(list))
-    return std::nullopt;
-  return encodeStrings(list, {(int64_t)list.size()}, op->getContext());
+  std::optional<HostTensor> keys;
+  if (list.empty())
+    (void)unsupported(op, "it has no list of strings to look up in");
+  else if (repeats(list))
+    (void)unsupported(op, "two of its keys are equal, and runtimes differ on which counts");
+  else if (!(keys = encodeStrings(list, {(int64_t)list.size()}, op->getContext())))
+    (void)badStrings(op);
+  return keys;
 }
 
 /// [D, K]: which of the keys [K, W] each string is.
@@ -236,7 +253,7 @@ TESSERA_AGGREGATE_RULE(LabelEncoder, "ml.LabelEncoder") {
   Value x = op->getOperand(0);
   bool fromStrings = Aggregates::isAggregate(x.getType()), toStrings = Aggregates::isAggregate(op->getResult(0).getType());
   if (!rankedType(x))
-    return failure();
+    return unsupportedInput(op, 0, "its rank is not known");
   Value hit;
   if (fromStrings) {
     auto keys = stringList(op, "keys");
@@ -259,13 +276,17 @@ TESSERA_AGGREGATE_RULE(LabelEncoder, "ml.LabelEncoder") {
     }
     values.insert(values.begin(), fallback);
     table = encodeStrings(values, {(int64_t)values.size()}, op->getContext());
+    if (!table)
+      return badStrings(op);
   } else {
     Builder attrs(op->getContext());
     table = encoderTable(op, attrs);
+    if (!table)
+      return failure(); // said there
   }
   RankedTensorType t = rankedType(hit);
-  if (!table || t.getDimSize(t.getRank() - 1) + 1 != table->shape()[0])
-    return failure();
+  if (int64_t keys = t.getDimSize(t.getRank() - 1); keys + 1 != table->shape()[0])
+    return unsupported(op, Twine(keys) + " keys for " + Twine(table->shape()[0] - 1) + " values");
   a.set(op->getResult(0), {pickByHit(b, hit, *table)});
   return success();
 }
@@ -275,24 +296,30 @@ TESSERA_AGGREGATE_RULE(CategoryMapper, "ml.CategoryMapper") {
   SmallVector<StringRef> words = getStrings(op, "cats_strings");
   SmallVector<int64_t> numbers = getInts(op, "cats_int64s");
   int64_t n = words.size();
-  if (words.size() != numbers.size() || words.empty() || !rankedType(x))
-    return failure();
+  if (words.size() != numbers.size() || words.empty())
+    return unsupported(op, Twine(words.size()) + " words for " + Twine(numbers.size()) + " numbers");
+  if (!rankedType(x))
+    return unsupportedInput(op, 0, "its rank is not known");
   if (Aggregates::isAggregate(x.getType())) {
-    auto keys = repeats(words) ? std::nullopt : encodeStrings(words, {n}, op->getContext());
+    if (repeats(words))
+      return unsupportedAttribute(op, "cats_strings", "two are equal, and runtimes differ on which counts");
+    auto keys = encodeStrings(words, {n}, op->getContext());
     HostTensor table(b.i64(), {n + 1});
     table.mutableData();
     table.setInteger(0, getInt(op, "default_int64", -1));
     for (int64_t i = 0; i < n; ++i)
       table.setInteger(i + 1, numbers[i]);
     if (!keys)
-      return failure();
+      return badStrings(op);
     a.set(op->getResult(0), {pickByHit(b, hits(b, a.part(x), *keys), table)});
     return success();
   }
   words.insert(words.begin(), getString(op, "default_string", "_Unused"));
   auto table = encodeStrings(words, {n + 1}, op->getContext());
-  if (!table || llvm::DenseSet<int64_t>(numbers.begin(), numbers.end()).size() != numbers.size())
-    return failure();
+  if (!table)
+    return badStrings(op);
+  if (llvm::DenseSet<int64_t>(numbers.begin(), numbers.end()).size() != numbers.size())
+    return unsupportedAttribute(op, "cats_int64s", "two are equal, and runtimes differ on which counts");
   hit = b.compare("Equal", b.unsqueeze(x, {rankedType(x).getRank()}), b.ints(numbers));
   a.set(op->getResult(0), {pickByHit(b, hit, *table)});
   return success();
@@ -300,8 +327,12 @@ TESSERA_AGGREGATE_RULE(CategoryMapper, "ml.CategoryMapper") {
 
 TESSERA_AGGREGATE_RULE(OneHotEncoder, "ml.OneHotEncoder") {
   auto keys = stringList(op, "cats_string");
-  if (!keys || getInt(op, "zeros", 1) == 0 || !getInts(op, "cats_int64s").empty())
-    return failure();
+  if (!keys)
+    return failure(); // said there
+  if (getInt(op, "zeros", 1) == 0)
+    return unsupportedAttribute(op, "zeros", "an unknown category is an error then, which a kernel cannot raise");
+  if (!getInts(op, "cats_int64s").empty())
+    return unsupportedAttribute(op, "cats_int64s", "the input has strings");
   a.set(op->getResult(0), {b.cast(hits(b, a.part(op->getOperand(0)), *keys), b.attrs().getF32Type())});
   return success();
 }
@@ -311,15 +342,16 @@ TESSERA_AGGREGATE_RULE(LinearClassifier, "ml.LinearClassifier") {
   SmallVector<StringRef> names = getStrings(op, "classlabels_strings");
   auto table = encodeStrings(names, {(int64_t)names.size()}, op->getContext());
   if (names.empty() || !table || op->getNumResults() != 2)
-    return failure();
+    return names.empty() ? unsupportedAttribute(op, "classlabels_strings", "names are expected") : badStrings(op);
   SmallVector<NamedAttribute> attrs;
   for (NamedAttribute attr : op->getAttrs())
-    if (attr.getName() != "classlabels_strings" && attr.getName() != "classlabels_ints")
+    if (attr.getName() != "classlabels_strings" && attr.getName() != "classlabels_ints" &&
+        attr.getName() != kUnsupportedAttr)
       attrs.push_back(attr);
   attrs.push_back(b.is("classlabels_ints", llvm::to_vector(llvm::seq<int64_t>(0, names.size()))));
   auto labels = dyn_cast<RankedTensorType>(op->getResult(0).getType());
   if (!labels)
-    return failure();
+    return unsupportedInput(op, 0, "its rank is not known");
   Operation *fresh = b.create("ml.LinearClassifier", {op->getOperand(0)}, {labels.clone(b.i64()), op->getResult(1).getType()}, attrs);
   a.set(op->getResult(0), {b.gather(b.weight(*table), fresh->getResult(0))});
   a.set(op->getResult(1), {fresh->getResult(1)});
@@ -330,7 +362,7 @@ TESSERA_AGGREGATE_RULE(LinearClassifier, "ml.LinearClassifier") {
 TESSERA_AGGREGATE_RULE(TfIdfVectorizer, "TfIdfVectorizer") {
   SmallVector<StringRef> pool = getStrings(op, "pool_strings");
   if (pool.empty())
-    return failure();
+    return unsupportedAttribute(op, "pool_strings", "words are expected for an input of strings");
   SmallVector<StringRef> words;
   SmallVector<int64_t> numbers;
   for (StringRef w : pool) {
@@ -341,7 +373,7 @@ TESSERA_AGGREGATE_RULE(TfIdfVectorizer, "TfIdfVectorizer") {
   }
   auto keys = encodeStrings(words, {(int64_t)words.size()}, op->getContext());
   if (!keys)
-    return failure();
+    return badStrings(op);
   HostTensor table(b.i64(), {(int64_t)words.size() + 1});
   table.mutableData();
   table.setInteger(0, -1);
@@ -350,7 +382,7 @@ TESSERA_AGGREGATE_RULE(TfIdfVectorizer, "TfIdfVectorizer") {
   Value x = pickByHit(b, hits(b, a.part(op->getOperand(0)), *keys), table);
   SmallVector<NamedAttribute> attrs;
   for (NamedAttribute attr : op->getAttrs())
-    if (attr.getName() != "pool_strings" && attr.getName() != "pool_int64s")
+    if (attr.getName() != "pool_strings" && attr.getName() != "pool_int64s" && attr.getName() != kUnsupportedAttr)
       attrs.push_back(attr);
   attrs.push_back(b.is("pool_int64s", numbers));
   a.set(op->getResult(0), {b.op("TfIdfVectorizer", {x}, op->getResult(0).getType(), attrs)});
@@ -407,20 +439,21 @@ TESSERA_AGGREGATE_RULE(StringNormalizer, "StringNormalizer") {
   StringRef action = getString(op, "case_change_action", "NONE");
   SmallVector<StringRef> words = getStrings(op, "stopwords");
   int64_t rank = charRank(chars);
-  if (rank < 1 || rank > 2 || (rank == 2 && rankedType(chars).getDimSize(0) != 1) ||
-      (action != "NONE" && action != "LOWER" && action != "UPPER"))
-    return failure();
+  if (rank < 1 || rank > 2 || (rank == 2 && rankedType(chars).getDimSize(0) != 1))
+    return unsupportedInput(op, 0, "expected [C] or [1, C]");
+  if (action != "NONE" && action != "LOWER" && action != "UPPER")
+    return unsupportedAttribute(op, "case_change_action", "expected NONE, LOWER or UPPER");
   // Languages in which some letters change their case to others than everywhere.
   StringRef language = getString(op, "locale").take_while(llvm::isAlpha);
   bool changes = action != "NONE" || (!words.empty() && !getInt(op, "is_case_sensitive", 0));
   if (changes && llvm::is_contained({"tr", "az", "lt"}, language))
-    return failure();
+    return unsupportedAttribute(op, "locale", "letters change their case differently there than elsewhere");
   if (rank == 2)
     chars = b.squeeze(chars, {0});
   if (!words.empty()) {
     auto stops = encodeStrings(words, {(int64_t)words.size()}, op->getContext());
     if (!stops)
-      return failure();
+      return badStrings(op);
     bool sensitive = getInt(op, "is_case_sensitive", 0);
     Value stop = b.weight(*stops), word = sensitive ? chars : changeCase(b, chars, kLower);
     stop = sensitive ? stop : changeCase(b, stop, kLower);
@@ -557,8 +590,10 @@ TESSERA_AGGREGATE_RULE(StringSplit, "StringSplit") {
     p = byWhitespace(b, chars, splits);
   } else {
     auto text = encodeStrings({delimiter}, {}, op->getContext());
-    if (!text || overlapsItself(*text))
-      return failure();
+    if (!text)
+      return badStrings(op);
+    if (overlapsItself(*text))
+      return unsupportedAttribute(op, "delimiter", "its beginning is its end as well, so that it can overlap itself");
     p = byDelimiter(b, chars, *text, splits);
   }
   Value place = b.range(width); // [W]

@@ -4,6 +4,7 @@
 #include "passes/Canonicalise/Passes.h"
 
 #include "dialects/Onnx/IR/OpsCore.h"
+#include "dialects/Onnx/IR/Unsupported.h"
 
 #include "llvm/ADT/StringSwitch.h"
 
@@ -102,28 +103,35 @@ SmallVector<Value> tablesOf(OpBuilder &b, Location loc, bool isDouble, const For
   return tables;
 }
 
-/// Leaves `op` as it is (no kernel serves it then) where something is missing.
+void unsupportedBase(Operation *op, int64_t targets) {
+  (void)unsupported(op, "base values and leaves do not settle the scores of " + Twine(targets) +
+                            " targets in a way on which runtimes agree");
+}
+
+/// Leaves `op` as it is, with the reason, where something is missing.
 void lower(Operation *op) {
   auto x = dyn_cast<RankedTensorType>(op->getOperand(0).getType());
+  auto refuse = [&](const Twine &why) { (void)unsupported(op, why); };
   if (!x || x.getRank() < 1 || x.getRank() > 2)
-    return;
+    return (void)unsupportedInput(op, 0, "expected rank 1 or 2");
   auto e = readEnsemble(op);
   if (!e)
-    return;
+    return refuse("its labels, base values, aggregate_function or post_transform are not among those that are supported");
   auto forest = op->getName().stripDialect() == "ml.TreeEnsemble" ? readForest(op, e->targets)
                                                                   : readOldForest(op, e->classifier ? "class" : "target", e->targets);
   if (!forest || forest->roots.empty())
-    return;
+    return refuse("the lists that describe its trees do not fit each other, or a walk through them would not end");
   if (!x.isDynamicDim(x.getRank() - 1) && x.getDimSize(x.getRank() - 1) < forest->features)
-    return;
+    return refuse("its trees ask for feature " + Twine(forest->features - 1) + ", the input has " +
+                  Twine(x.getDimSize(x.getRank() - 1)));
   bool binary = e->classifier && e->targets == 2 && !forest->targets.empty() && llvm::all_equal(forest->targets);
   if (!settleBase(*e, binary, *forest))
-    return;
+    return unsupportedBase(op, e->targets);
   bool isDouble = x.getElementType().isF64();
   makeLessEqual(*forest, isDouble);
   auto packed = packForest(*forest, e->targets, isDouble);
   if (!packed)
-    return;
+    return refuse("its trees are too large for their tables");
 
   // Result types are known here better than from the schema.
   int64_t batch = x.getRank() == 2 ? x.getDimSize(0) : 1;

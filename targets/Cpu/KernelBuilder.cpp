@@ -1,5 +1,6 @@
 #include "targets/Cpu/KernelBuilder.h"
 #include "dialects/Onnx/IR/OnnxUtils.h"
+#include "dialects/Onnx/IR/Unsupported.h"
 
 using namespace mlir;
 
@@ -60,7 +61,8 @@ ArrayRef<const KernelBuilder *> kernelsFor(Operation *root) {
 const KernelBuilder *findKernel(Operation *root, Reasons &reasons) {
   ArrayRef<const KernelBuilder *> candidates = kernelsFor(root);
   if (candidates.empty()) {
-    reasons.no() << "no kernel for operator " << registryName(root);
+    StringRef why = onnx::whyUnsupported(root);
+    reasons.no() << "no kernel for operator " << registryName(root) << (why.empty() ? "" : ": ") << why;
     return nullptr;
   }
   // Which of several builders serves a root must not depend on link order:
