@@ -17,9 +17,11 @@ schema::DType dtypeOf(Type t) {
     return schema::DType_UNKNOWN;
   switch (integer.getWidth()) {
   case 1: return schema::DType_BOOL;
+  case 4: return schema::DType_INT4;
   case 8: return schema::DType_INT8;
   case 16: return schema::DType_INT16;
   case 32: return schema::DType_INT32;
+  case 48: return schema::DType_INT48;
   default: return schema::DType_UNKNOWN;
   }
 }
@@ -31,9 +33,11 @@ Type elementOf(schema::DType dtype, MLIRContext *context) {
   case schema::DType_FP16: return b.getF16Type();
   case schema::DType_BF16: return b.getBF16Type();
   case schema::DType_BOOL: return b.getI1Type();
+  case schema::DType_INT4: return b.getIntegerType(4);
   case schema::DType_INT8: return b.getI8Type();
   case schema::DType_INT16: return b.getI16Type();
   case schema::DType_INT32: return b.getI32Type();
+  case schema::DType_INT48: return b.getIntegerType(48);
   default: return {};
   }
 }

@@ -3,16 +3,19 @@
 //   tessera-opt [PASSES] FILE.mlir
 //   tessera-opt --import MODEL.onnx [--dim NAME=VALUE]... [--freeze] [--full] [--quiet]
 //               [--then PIPELINE]
+//   tessera-opt --tosa-read [--ethosu-check CONFIG]... FILE.tosa...
 //
 // The second form prints the imported module (after the passes of PIPELINE), large
 // weights left out unless --full; several models may be named, then only failures
-// are printed.
+// are printed. The third prints the module of a TOSA file, or for each accelerator
+// ("ethos-u55-256") whether it can run the file, or every reason why not.
 #include "compiler/Import/Import.h"
 #include "compiler/Registration.h"
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassRegistry.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
+#include "tools/tessera-opt/TosaFiles.h"
 #include "llvm/Support/SourceMgr.h"
 
 using namespace mlir;
@@ -80,6 +83,8 @@ int main(int argc, char **argv) {
     SmallVector<StringRef> args(argv + 2, argv + argc);
     return importModels(args);
   }
+  if (argc > 1 && StringRef(argv[1]) == "--tosa-read")
+    return readTosaFiles(SmallVector<StringRef>(argv + 2, argv + argc));
   DialectRegistry registry;
   tessera::registerDialects(registry);
   tessera::registerPasses();
