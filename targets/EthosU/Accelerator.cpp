@@ -38,4 +38,29 @@ std::optional<Accelerator> findAccelerator(llvm::StringRef config) {
   return std::nullopt;
 }
 
+llvm::ArrayRef<llvm::StringRef> systemConfigs(Family family) {
+  static const llvm::StringRef u55[] = {"Ethos_U55_Deep_Embedded",
+                                        "Ethos_U55_High_End_Embedded"};
+  static const llvm::StringRef u65[] = {
+      "Ethos_U65_Embedded", "Ethos_U65_Mid_End", "Ethos_U65_High_End",
+      "Ethos_U65_Client_Server"};
+  static const llvm::StringRef u85[] = {
+      "Ethos_U85_SYS_Flash_Low", "Ethos_U85_SYS_Flash_High",
+      "Ethos_U85_SYS_DRAM_Low", "Ethos_U85_SYS_DRAM_Mid",
+      "Ethos_U85_SYS_DRAM_High"};
+  return family == Family::U55   ? llvm::ArrayRef(u55)
+         : family == Family::U65 ? llvm::ArrayRef(u65)
+                                 : llvm::ArrayRef(u85);
+}
+
+llvm::ArrayRef<llvm::StringRef> memoryModes(Family family) {
+  static const llvm::StringRef modes[] = {"Sram_Only",
+                                          "Shared_Sram",
+                                          "Dedicated_Sram",
+                                          "Dedicated_Sram_256KB",
+                                          "Dedicated_Sram_384KB",
+                                          "Dedicated_Sram_512KB"};
+  return llvm::ArrayRef(modes).take_front(family == Family::U55 ? 2 : 6);
+}
+
 } // namespace tessera::ethosu

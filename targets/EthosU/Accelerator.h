@@ -24,5 +24,10 @@ llvm::ArrayRef<Accelerator> allAccelerators();
 /// Vela's word for it, "ethos-u55-256"; none if there is no such.
 std::optional<Accelerator> findAccelerator(llvm::StringRef config);
 
+/// The system configurations of Vela's Arm/vela.ini for a family, and the memory
+/// modes that the family has.
+llvm::ArrayRef<llvm::StringRef> systemConfigs(Family family);
+llvm::ArrayRef<llvm::StringRef> memoryModes(Family family);
+
 } // namespace tessera::ethosu
 #endif

@@ -130,17 +130,19 @@ bool checkTensors(Check &c) {
   SmallVector<Type> types(c.op->getOperandTypes());
   llvm::append_range(types, c.op->getResultTypes());
   bool sane = true;
+  int64_t rank = 0;
   for (Type t : types) {
     if (isa<mlir::tosa::shapeType>(t))
       continue;
     auto tensor = dyn_cast<RankedTensorType>(t);
-    if (!tensor || !tensor.hasStaticShape()) {
+    if (tensor && tensor.hasStaticShape()) {
+      rank = std::max(rank, tensor.getRank());
+    } else if (sane) {
       c.no("a tensor without static shape");
       sane = false;
-    } else if (tensor.getRank() > maxRank) {
-      c.atMost("rank", tensor.getRank(), maxRank);
     }
   }
+  c.atMost("rank", rank, maxRank);
   return sane;
 }
 

@@ -168,7 +168,8 @@ void checkConv2d(Check &c) {
 void checkDepthwiseConv2d(Check &c) {
   ArrayRef<int64_t> weight = c.operandShape(1); // HWCM
   Window w = windowOf(c, {weight[0], weight[1]});
-  checkStride(c, w, /*splits=*/false);
+  // Many results of one channel are an ordinary convolution.
+  checkStride(c, w, /*splits=*/weight[2] == 1 && weight[3] > 1);
   checkCommon(c, w, /*depthwise=*/true, /*constants=*/!c.isU85());
 }
 
@@ -177,7 +178,7 @@ void checkConv3d(Check &c) {
   Window w = windowOf(c, {weight[2], weight[3]});
   if (!c.isU85())
     c.atMost("kernel depth", weight[1], 1);
-  checkStride(c, w, /*splits=*/false);
+  checkStride(c, w, /*splits=*/c.ints("stride").front() == 1);
   checkCommon(c, w, /*depthwise=*/false, /*constants=*/true);
 }
 
