@@ -66,6 +66,42 @@ TEST_CASE("a TOSA file is reproducible and reads back as what it was", "[tosa]")
   CHECK(printed.find("min_val = -10 : i8") != std::string::npos);
 }
 
+TEST_CASE("weights of 4 bits and accumulators of 48 go through the file", "[tosa]") {
+  constexpr const char *narrow = R"mlir(
+func.func @main(%x: tensor<1x4x4x3xi8>, %y: tensor<1x2x4xi16>) -> (tensor<1x4x4x3xi32>, tensor<1x2x3xi16>) {
+  %w = "tosa.const"() <{values = dense<[[[[1, -2, 3]]], [[[-7, 6, -5]]], [[[4, 0, 7]]]]> : tensor<3x1x1x3xi4>}> : () -> tensor<3x1x1x3xi4>
+  %b = "tosa.const"() <{values = dense<0> : tensor<1xi32>}> : () -> tensor<1xi32>
+  %z8 = "tosa.const"() <{values = dense<0> : tensor<1xi8>}> : () -> tensor<1xi8>
+  %z4 = "tosa.const"() <{values = dense<0> : tensor<1xi4>}> : () -> tensor<1xi4>
+  %c = tosa.conv2d %x, %w, %b, %z8, %z4 {acc_type = i32, dilation = array<i64: 1, 1>, pad = array<i64: 0, 0, 0, 0>, stride = array<i64: 1, 1>} : (tensor<1x4x4x3xi8>, tensor<3x1x1x3xi4>, tensor<1xi32>, tensor<1xi8>, tensor<1xi4>) -> tensor<1x4x4x3xi32>
+  %k = "tosa.const"() <{values = dense<5> : tensor<3x1x1x4xi8>}> : () -> tensor<3x1x1x4xi8>
+  %wide = "tosa.const"() <{values = dense<[549755813887, -549755813888, -1]> : tensor<3xi48>}> : () -> tensor<3xi48>
+  %z16 = "tosa.const"() <{values = dense<0> : tensor<1xi16>}> : () -> tensor<1xi16>
+  %s = tosa.const_shape {values = dense<[1, 1, 2, 4]> : tensor<4xindex>} : () -> !tosa.shape<4>
+  %r = tosa.reshape %y, %s : (tensor<1x2x4xi16>, !tosa.shape<4>) -> tensor<1x1x2x4xi16>
+  %a = tosa.conv2d %r, %k, %wide, %z16, %z8 {acc_type = i48, dilation = array<i64: 1, 1>, pad = array<i64: 0, 0, 0, 0>, stride = array<i64: 1, 1>} : (tensor<1x1x2x4xi16>, tensor<3x1x1x4xi8>, tensor<3xi48>, tensor<1xi16>, tensor<1xi8>) -> tensor<1x1x2x3xi48>
+  %m = "tosa.const"() <{values = dense<19000> : tensor<1xi16>}> : () -> tensor<1xi16>
+  %h = "tosa.const"() <{values = dense<27> : tensor<1xi8>}> : () -> tensor<1xi8>
+  %z48 = "tosa.const"() <{values = dense<0> : tensor<1xi48>}> : () -> tensor<1xi48>
+  %q = tosa.rescale %a, %m, %h, %z48, %z16 {scale32 = false, rounding_mode = SINGLE_ROUND, per_channel = false, input_unsigned = false, output_unsigned = false} : (tensor<1x1x2x3xi48>, tensor<1xi16>, tensor<1xi8>, tensor<1xi48>, tensor<1xi16>) -> tensor<1x1x2x3xi16>
+  %t = tosa.const_shape {values = dense<[1, 2, 3]> : tensor<3xindex>} : () -> !tosa.shape<3>
+  %o = tosa.reshape %q, %t : (tensor<1x1x2x3xi16>, !tosa.shape<3>) -> tensor<1x2x3xi16>
+  return %c, %o : tensor<1x4x4x3xi32>, tensor<1x2x3xi16>
+})mlir";
+  auto context = quietContext();
+  auto module = parseSourceString<ModuleOp>(narrow, context.get());
+  REQUIRE(module);
+  auto bytes = tessera::tosa::writeTosa(*module);
+  REQUIRE(succeeded(bytes));
+  auto back = tessera::tosa::readTosa(*bytes, context.get());
+  REQUIRE(succeeded(back));
+  CHECK(*tessera::tosa::writeTosa(**back) == *bytes);
+  std::string printed = print(**back);
+  CHECK(printed.find("[-7, 6, -5]") != std::string::npos);
+  CHECK(printed.find("[549755813887, -549755813888, -1]> : tensor<3xi48>") != std::string::npos);
+  CHECK(printed.find("acc_type = i48") != std::string::npos);
+}
+
 TEST_CASE("a cut TOSA file is refused", "[tosa]") {
   auto context = quietContext();
   std::vector<uint8_t> bytes = sample(context.get());
