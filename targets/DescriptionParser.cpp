@@ -3,6 +3,7 @@
 // words.
 #include "onnx/defs/schema.h"
 #include "targets/Cpu/Isa.h"
+#include "targets/EthosU/Accelerator.h"
 #include "targets/Target.h"
 #include "targets/YamlTree.h"
 #include "llvm/ADT/STLExtras.h"
@@ -53,6 +54,7 @@ private:
   void readMemory(const yaml::Node &node);
   void readLink(const yaml::Node &node);
   void readUnit(const yaml::Node &node);
+  void readEthosU(yaml::MappingReader &m, Unit &unit);
   void readUnitFields(yaml::MappingReader &m, Unit &unit, yaml::Position at);
   void readParams(const yaml::Node &node);
   void readCosts(const yaml::Node &node, Unit &unit, StringRef precision, yaml::Position at);
@@ -234,16 +236,32 @@ void DescriptionParser::readLink(const yaml::Node &node) {
   t.links.push_back(std::move(link));
 }
 
+/// What Vela is told: all three, since its defaults differ from family to family.
+void DescriptionParser::readEthosU(yaml::MappingReader &m, Unit &unit) {
+  unit.accelerator = m.text("accelerator");
+  if (!unit.accelerator.empty() && !ethosu::findAccelerator(unit.accelerator)) {
+    std::string all;
+    for (const ethosu::Accelerator &a : ethosu::allAccelerators())
+      all += (all.empty() ? "" : ", ") + a.config.str();
+    faults.add(m.optional("accelerator")->at, "accelerator '" + unit.accelerator + "' is none of " + all);
+  }
+  unit.systemConfig = m.text("system_config");
+  unit.memoryMode = m.text("memory_mode");
+}
+
 void DescriptionParser::readUnitFields(yaml::MappingReader &m, Unit &unit, yaml::Position at) {
   std::string kind = m.text("kind");
   if (!kind.empty() && kind != "cpu" && kind != "npu")
     faults.add(m.optional("kind")->at, "kind '" + kind + "' is none of cpu, npu");
   unit.kind = kind == "npu" ? UnitKind::Npu : UnitKind::Cpu;
   unit.backend = m.text("backend");
-  bool known = unit.backend == (unit.kind == UnitKind::Npu ? "tosa-ref" : "cpu");
+  bool npu = unit.kind == UnitKind::Npu;
+  bool known = npu ? unit.backend == "tosa-ref" || unit.backend == "ethos-u" : unit.backend == "cpu";
   if (!unit.backend.empty() && !known)
     faults.add(m.optional("backend")->at, "backend '" + unit.backend + "' does not serve units of kind " + kind +
-                                              "; known is " + (kind == "npu" ? "tosa-ref" : "cpu"));
+                                              "; known is " + (npu ? "tosa-ref, ethos-u" : "cpu"));
+  if (unit.backend == "ethos-u")
+    readEthosU(m, unit);
   if (auto index = memory(m.text("memory"), at))
     unit.memory = *index;
   for (const yaml::Node &item : m.items("precisions", /*isRequired=*/true))
@@ -491,7 +509,7 @@ void DescriptionParser::readOps(const yaml::Node &node) {
   for (Unit &unit : t.units) {
     if (unit.kind == UnitKind::Cpu)
       continue; // its kernels decide
-    if (const yaml::Node *rules = m.required(unit.name))
+    if (const yaml::Node *rules = unit.decidesItself() ? m.optional(unit.name) : m.required(unit.name))
       readUnitRules(*rules, unit);
   }
 }
@@ -528,7 +546,8 @@ void DescriptionParser::readTop(const yaml::Node &root) {
     readLink(node);
   if (const yaml::Node *params = m.required("params"))
     readParams(*params);
-  const yaml::Node *ops = t.units.size() > 1 ? m.required("ops") : m.optional("ops");
+  bool needsRules = llvm::any_of(t.units, [](const Unit &u) { return !u.decidesItself(); });
+  const yaml::Node *ops = needsRules ? m.required("ops") : m.optional("ops");
   if (ops)
     readOps(*ops);
   if (faults.empty())

@@ -193,6 +193,9 @@ SmallVector<std::string> failingRules(const TargetDescription &target, unsigned 
     return reasons;
   StringRef name = op->getName().stripDialect();
   const OpRule *rule = findRule(unit, op, precision);
+  static const OpRule anything;
+  if (!rule && unit.decidesItself())
+    rule = &anything;
   if (!rule) {
     SmallVector<std::string> others;
     for (const OpRule &r : unit.ops)

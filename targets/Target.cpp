@@ -20,6 +20,10 @@ StringRef precisionName(Precision precision) {
   return names[static_cast<unsigned>(precision)];
 }
 
+std::string Unit::deviceKind() const {
+  return backend == "ethos-u" ? accelerator + "/" + systemConfig + "/" + memoryMode : "";
+}
+
 bool Unit::supports(Precision p) const { return is_contained(precisions, p); }
 
 const Link *TargetDescription::link(unsigned fromMemory, unsigned toMemory) const {

@@ -92,7 +92,9 @@ struct OpRule {
 };
 
 struct Unit {
-  std::string name, backend; ///< backend: "cpu" or "tosa-ref"
+  std::string name, backend; ///< backend: "cpu", "tosa-ref" or "ethos-u"
+  /// Of ethos-u: what its compiler is told, in its own words.
+  std::string accelerator, systemConfig, memoryMode;
   UnitKind kind = UnitKind::Cpu;
   bool segments = false; ///< work is submitted in segments, each with a launch
   unsigned memory = 0;   ///< index into memories
@@ -105,6 +107,11 @@ struct Unit {
   std::vector<OpRule> ops;        ///< empty for backend "cpu": its kernels decide
 
   bool supports(Precision p) const;
+  /// Whether an operator without a rule may run: its backend knows the hardware's limits.
+  bool decidesItself() const { return backend == "cpu" || backend == "ethos-u"; }
+  /// What a host must drive to run the unit's artefacts (FORMAT.md, Devices); empty
+  /// if it is always played.
+  std::string deviceKind() const;
 };
 
 struct TargetDescription {

@@ -156,7 +156,8 @@ static LogicalResult partitionModel(const CompileOptions &options, const TargetD
     return success();
   }
   report(options, Phase::Partition);
-  auto placement = placeModel(func, target, {options.strict, options.pins});
+  VendorTools vendors({"", options.vendorSeconds}, options.vendorFallback);
+  auto placement = placeModel(func, target, {options.strict, options.pins, &vendors});
   if (failed(placement))
     return failure();
   result.placement = std::move(*placement);

@@ -32,6 +32,8 @@ struct CompileOptions {
   bool strict = false;              ///< --fp-mode strict
   std::vector<std::string> segments; ///< for tests: nodes that another device computes (wrapNamedNodes)
   std::vector<std::string> pins;    ///< texts of --pin, "NODE=UNIT"
+  bool vendorFallback = false;      ///< a vendor's compiler that fails leaves its regions to the CPU
+  unsigned vendorSeconds = 120;     ///< and has so long for one region
   std::string reportFolder;         ///< plan.txt, plan.json, problem.json, solution.json; or empty
   std::string depfile;
   std::string viaTosa;              ///< for tests: what is sent through the TOSA file, see parseRoundTrip()

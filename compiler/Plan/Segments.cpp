@@ -160,7 +160,7 @@ LogicalResult PlanBuilder::declareDevice(tsr::SegmentOp op) {
     inFlight.resize(number + 1);
   PlanDevice &entry = plan.devices[number];
   if (entry.name.empty())
-    entry = {op.getUnit().str(), "segments"};
+    entry = {op.getUnit().str(), op.getKind().value_or("segments").str()};
   if (entry.name != op.getUnit())
     return op.emitError() << "calls device " << number << " '" << op.getUnit() << "', another segment calls it '"
                           << entry.name << "'";

@@ -9,7 +9,7 @@
 #include "passes/Partition/Islands.h"
 #include "targets/CostModel.h"
 #include "targets/Placement.h"
-#include "targets/Tosa/Lowering.h"
+#include "targets/Tosa/Segment.h"
 
 using namespace mlir;
 
@@ -36,9 +36,11 @@ private:
   void addConversions();
   std::optional<partition::Conversion> toDevice(const PlacementDevice &device, bool back) const;
   void addModelInputs();
-  void addGroup(const SmallVector<Operation *> &ops);
+  LogicalResult addGroup(const SmallVector<Operation *> &ops);
   void addModelOutputs();
-  void addOptions(const SmallVector<Operation *> &ops, partition::Op &op, PlacementGroup &group);
+  LogicalResult addOptions(const SmallVector<Operation *> &ops, partition::Op &op, PlacementGroup &group);
+  FailureOr<std::optional<Cost>> vendorCost(const SmallVector<Operation *> &ops, const PlacementDevice &device,
+                                            std::vector<std::string> &faults);
   Cost hostCost(ArrayRef<Operation *> ops) const;
   std::vector<std::string> faultsOf(const SmallVector<Operation *> &ops, const PlacementDevice &device);
   int tensorOf(Value v);
@@ -211,7 +213,7 @@ std::vector<std::string> Builder::faultsOf(const SmallVector<Operation *> &ops, 
   for (Operation *op : ops)
     for (const std::string &fault : judge.faults(target, device.unit, op, device.precision))
       add(ops.size() > 1 ? (onnx::getNodeName(op) + ": " + fault).str() : fault);
-  if (faults.empty() && target.units[device.unit].backend == "tosa-ref") {
+  if (faults.empty() && target.units[device.unit].backend != "cpu") {
     cpu::Reasons reasons;
     if (failed(tosa::canLower(ops, device.precision, reasons)))
       for (const std::string &reason : reasons.all)
@@ -220,17 +222,48 @@ std::vector<std::string> Builder::faultsOf(const SmallVector<Operation *> &ops, 
   return faults;
 }
 
-void Builder::addOptions(const SmallVector<Operation *> &ops, partition::Op &op, PlacementGroup &group) {
+/// What the vendor's compiler says that the group costs by itself; none after a
+/// reason, or if the unit has no such compiler.
+FailureOr<std::optional<Cost>> Builder::vendorCost(const SmallVector<Operation *> &ops, const PlacementDevice &device,
+                                                   std::vector<std::string> &faults) {
+  const Unit &unit = target.units[device.unit];
+  if (!options.vendors || !VendorTools::serves(unit))
+    return std::optional<Cost>();
+  cpu::Reasons reasons;
+  auto segment = tosa::buildSegment(ops, device.precision, reasons);
+  if (failed(segment)) {
+    llvm::append_range(faults, reasons.all);
+    return std::optional<Cost>();
+  }
+  auto answer = options.vendors->compile(unit, segment->file);
+  if (!answer)
+    return LogicalResult(ops.front()->emitError("the compiler of unit '") << unit.name << "' is out of order: "
+                         << toString(answer.takeError()));
+  if (answer->code)
+    return std::optional<Cost>(std::max<Cost>(answer->code->costNs, 1));
+  faults.push_back(answer->reason);
+  return std::optional<Cost>();
+}
+
+LogicalResult Builder::addOptions(const SmallVector<Operation *> &ops, partition::Op &op, PlacementGroup &group) {
   auto added = addedCost.find(ops.front());
   op.options.push_back({0, 0, 0, added == addedCost.end() ? hostCost(ops) : added->second, 0});
   for (int d = 1; d < int(model.devices.size()); ++d) {
     const PlacementDevice &device = model.devices[d];
     std::vector<std::string> faults = faultsOf(ops, device);
+    std::optional<Cost> cost;
+    if (faults.empty()) {
+      auto vendor = vendorCost(ops, device, faults);
+      if (failed(vendor))
+        return failure();
+      cost = *vendor ? *vendor : groupCostNs(target, device.unit, device.precision, ops, *sizes);
+    }
     if (faults.empty())
-      op.options.push_back({d, d, d, groupCostNs(target, device.unit, device.precision, ops, *sizes), 0});
+      op.options.push_back({d, d, d, *cost, 0});
     else
       group.refusals.push_back({unsigned(d), std::move(faults)});
   }
+  return success();
 }
 
 Cost Builder::hostCost(ArrayRef<Operation *> ops) const {
@@ -325,7 +358,7 @@ static std::string labelOf(ArrayRef<Operation *> ops) {
   return ops.front()->getName().stripDialect().str();
 }
 
-void Builder::addGroup(const SmallVector<Operation *> &ops) {
+LogicalResult Builder::addGroup(const SmallVector<Operation *> &ops) {
   partition::Op op;
   op.name = labelOf(ops);
   for (Value v : readsOf(ops))
@@ -338,9 +371,11 @@ void Builder::addGroup(const SmallVector<Operation *> &ops) {
         op.outputs.push_back(tensorOf(v));
   PlacementGroup group;
   group.ops = ops;
-  addOptions(ops, op, group);
+  if (failed(addOptions(ops, op, group)))
+    return failure();
   model.problem.ops.push_back(std::move(op));
   model.groups.push_back(std::move(group));
+  return success();
 }
 
 FailureOr<ModelProblem> Builder::run() {
@@ -364,7 +399,8 @@ FailureOr<ModelProblem> Builder::run() {
   addConversions();
   addModelInputs();
   for (const SmallVector<Operation *> &ops : groups)
-    addGroup(ops);
+    if (failed(addGroup(ops)))
+      return failure();
   addModelOutputs();
   model.assumedSizes = sizes->assumed;
   return std::move(model);

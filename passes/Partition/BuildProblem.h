@@ -13,6 +13,7 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "passes/Partition/Solver.h"
+#include "passes/Partition/VendorTools.h"
 #include "targets/Target.h"
 
 namespace tessera {
@@ -46,6 +47,9 @@ struct ModelProblem {
 struct BuildProblemOptions {
   bool strict = false; ///< no precision that changes values
   llvm::ArrayRef<std::string> pins; ///< "NODE=UNIT": a node that its group keeps from the unit leaves the group
+  /// Asked about every group that lowers for a unit with a vendor's compiler, whose
+  /// estimate is the group's cost there. Null: the cost model's is.
+  VendorTools *vendors = nullptr;
 };
 
 /// Fails, with a diagnostic, where the model cannot be compiled for the CPU.

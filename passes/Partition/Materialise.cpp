@@ -17,24 +17,28 @@ namespace {
 struct Part {
   PlacementDevice device;
   SmallVector<Operation *> ops;
+  SmallVector<size_t> groups; ///< of the problem
 };
 
 class Materialiser {
 public:
-  Materialiser(func::FuncOp func, const TargetDescription &target) : func(func), target(target) {}
+  Materialiser(func::FuncOp func, const TargetDescription &target, VendorTools *vendors)
+      : func(func), target(target), vendors(vendors) {}
   LogicalResult run(const ModelProblem &model, const partition::Solution &solution);
 
 private:
   LogicalResult build(const Part &part);
-  tsr::SegmentOp createSegment(const Part &part, tosa::Segment &lowered, TypeRange results);
+  FailureOr<tsr::SegmentOp> createSegment(const Part &part, tosa::Segment &lowered, TypeRange results);
   LogicalResult fillBody(tsr::SegmentOp segment, tosa::Segment &lowered);
   void connectResults(tsr::SegmentOp segment, const tosa::Segment &lowered);
   Value inForm(Value v, Type element);
-  Attribute artefactOf(const tosa::Segment &lowered);
+  Attribute attributeOf(ArrayRef<uint8_t> bytes);
+  FailureOr<Attribute> artefactOf(const Part &part, const tosa::Segment &lowered);
   bool zeroCopy(unsigned unit) const;
 
   func::FuncOp func;
   const TargetDescription &target;
+  VendorTools *vendors;
   /// Tensors in other element types: what the CPU converted, or a segment gave.
   llvm::DenseMap<std::pair<Value, Type>, Value> forms;
   SmallVector<Operation *> casts; ///< back to the CPU's form; dropped when unread
@@ -64,15 +68,29 @@ bool Materialiser::zeroCopy(unsigned unit) const {
   return in && out && in->zeroCopy && out->zeroCopy;
 }
 
-Attribute Materialiser::artefactOf(const tosa::Segment &lowered) {
-  int64_t size = int64_t(lowered.file.size());
-  auto type = RankedTensorType::get({size}, IntegerType::get(func.getContext(), 8));
+Attribute Materialiser::attributeOf(ArrayRef<uint8_t> bytes) {
+  auto type = RankedTensorType::get({int64_t(bytes.size())}, IntegerType::get(func.getContext(), 8));
   auto blob = HeapAsmResourceBlob::allocateAndCopyWithAlign(
-      ArrayRef<char>(reinterpret_cast<const char *>(lowered.file.data()), lowered.file.size()), alignof(uint64_t));
+      ArrayRef<char>(reinterpret_cast<const char *>(bytes.data()), bytes.size()), alignof(uint64_t));
   return DenseResourceElementsAttr::get(type, "artefact", std::move(blob));
 }
 
-tsr::SegmentOp Materialiser::createSegment(const Part &part, tosa::Segment &lowered, TypeRange results) {
+FailureOr<Attribute> Materialiser::artefactOf(const Part &part, const tosa::Segment &lowered) {
+  const Unit &unit = target.units[part.device.unit];
+  if (!vendors || !VendorTools::serves(unit))
+    return attributeOf(lowered.file);
+  auto answer = vendors->compile(unit, lowered.file);
+  if (!answer || !answer->code)
+    return LogicalResult(part.ops.front()->emitError("segment from node '")
+                         << onnx::getNodeName(part.ops.front()) << "' on unit '" << unit.name << "': "
+                         << (answer ? answer->reason : toString(answer.takeError())));
+  return attributeOf(answer->code->artefact);
+}
+
+FailureOr<tsr::SegmentOp> Materialiser::createSegment(const Part &part, tosa::Segment &lowered, TypeRange results) {
+  auto artefact = artefactOf(part, lowered);
+  if (failed(artefact))
+    return failure();
   auto main = lowered.readBack->lookupSymbol<func::FuncOp>("main");
   SmallVector<Value> operands;
   for (auto [v, type] : llvm::zip_equal(lowered.border.inputs, main.getArgumentTypes()))
@@ -81,9 +99,11 @@ tsr::SegmentOp Materialiser::createSegment(const Part &part, tosa::Segment &lowe
   for (Operation *op : part.ops)
     locs.push_back(op->getLoc());
   OpBuilder builder(func.getBody().front().getTerminator());
+  const Unit &unit = target.units[part.device.unit];
+  StringAttr kind = unit.deviceKind().empty() ? StringAttr() : builder.getStringAttr(unit.deviceKind());
   return tsr::SegmentOp::create(builder, FusedLoc::get(func.getContext(), locs), results,
-                                target.units[part.device.unit].name, operands, int64_t(part.device.unit),
-                                zeroCopy(part.device.unit), artefactOf(lowered));
+                                unit.name, operands, int64_t(part.device.unit), kind, zeroCopy(part.device.unit),
+                                *artefact);
 }
 
 LogicalResult Materialiser::fillBody(tsr::SegmentOp segment, tosa::Segment &lowered) {
@@ -132,10 +152,10 @@ LogicalResult Materialiser::build(const Part &part) {
   for (auto [v, type] : llvm::zip_equal(lowered->border.outputs, main.getResultTypes()))
     results.push_back(RankedTensorType::get(cast<ShapedType>(v.getType()).getShape(),
                                             cast<ShapedType>(type).getElementType()));
-  tsr::SegmentOp segment = createSegment(part, *lowered, results);
-  if (failed(fillBody(segment, *lowered)))
+  auto segment = createSegment(part, *lowered, results);
+  if (failed(segment) || failed(fillBody(*segment, *lowered)))
     return failure();
-  connectResults(segment, *lowered);
+  connectResults(*segment, *lowered);
   for (Operation *op : llvm::reverse(part.ops))
     op->erase();
   return success();
@@ -171,6 +191,7 @@ static std::vector<Part> partsOf(const ModelProblem &model, const partition::Sol
     Part &part = parts[solution.segment[j]];
     part.device = model.devices[model.problem.ops[j].options[solution.choice[j]].device];
     llvm::append_range(part.ops, model.groups[j].ops);
+    part.groups.push_back(j);
   }
   std::vector<Part> result;
   for (auto &[segment, part] : parts) {
@@ -192,9 +213,37 @@ LogicalResult Materialiser::run(const ModelProblem &model, const partition::Solu
   return success();
 }
 
+FailureOr<bool> dropRefusedSegments(const TargetDescription &target, ModelProblem &model,
+                                    const partition::Solution &solution, VendorTools *vendors) {
+  bool changed = false;
+  for (const Part &part : partsOf(model, solution)) {
+    const Unit &unit = target.units[part.device.unit];
+    if (!vendors || !VendorTools::serves(unit))
+      continue;
+    tosa::Reasons reasons;
+    auto lowered = tosa::buildSegment(part.ops, part.device.precision, reasons);
+    if (failed(lowered))
+      continue; // materialise() says why
+    auto answer = vendors->compile(unit, lowered->file);
+    if (!answer)
+      return LogicalResult(part.ops.front()->emitError("the compiler of unit '")
+                           << unit.name << "' is out of order: " << toString(answer.takeError()));
+    if (answer->code)
+      continue;
+    changed = true;
+    for (size_t j : part.groups) {
+      auto &options = model.problem.ops[j].options;
+      unsigned device = options[solution.choice[j]].device;
+      llvm::erase_if(options, [&](const partition::Option &o) { return unsigned(o.device) == device; });
+      model.groups[j].refusals.push_back({device, {"with its neighbours: " + answer->reason}});
+    }
+  }
+  return changed;
+}
+
 LogicalResult materialise(func::FuncOp func, const TargetDescription &target, const ModelProblem &model,
-                          const partition::Solution &solution) {
-  return Materialiser(func, target).run(model, solution);
+                          const partition::Solution &solution, VendorTools *vendors) {
+  return Materialiser(func, target, vendors).run(model, solution);
 }
 
 } // namespace tessera

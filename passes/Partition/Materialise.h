@@ -7,7 +7,8 @@
 //
 // A segment's operators are lowered to the form that its unit's tools take,
 // serialised, and read back; the body is made of what was read. So what the
-// stand-in device runs is the file in the bundle. A tensor is converted once
+// stand-in device runs is the file in the bundle, or the one that the vendor's
+// compiler got, which is part of what it made. A tensor is converted once
 // for each form in which a device wants it, by the CPU; tensors between segments
 // of one unit keep the device's form.
 #ifndef TESSERA_PASSES_PARTITION_MATERIALISE_H
@@ -17,9 +18,16 @@
 
 namespace tessera {
 
+/// Compiles each segment of a unit with a vendor's compiler. One that is refused
+/// loses, for its groups, the option of that device in `model`, with the reason:
+/// then the answer is true, and the model to be solved anew. Fails, with a
+/// diagnostic, if the tool is out of order. Null `vendors`: nothing to ask.
+mlir::FailureOr<bool> dropRefusedSegments(const TargetDescription &target, ModelProblem &model,
+                                          const partition::Solution &solution, VendorTools *vendors);
+
 /// Fails, with a diagnostic, if a segment does not lower as its groups did.
 llvm::LogicalResult materialise(mlir::func::FuncOp func, const TargetDescription &target, const ModelProblem &model,
-                                const partition::Solution &solution);
+                                const partition::Solution &solution, VendorTools *vendors);
 
 } // namespace tessera
 #endif

@@ -60,13 +60,25 @@ FailureOr<Placement> decidePlacement(func::FuncOp func, const TargetDescription 
 }
 
 FailureOr<Placement> placeModel(func::FuncOp func, const TargetDescription &target, const PlaceOptions &options) {
-  auto model = buildProblem(func, target, {options.strict, options.pins});
+  auto model = buildProblem(func, target, {options.strict, options.pins, options.vendors});
   if (failed(model))
     return failure();
-  auto placement = decidePlacement(func, target, *model, options);
-  if (failed(placement) || failed(materialise(func, target, *model, *placement->result.solution)))
-    return failure();
-  return placement;
+  if (options.vendors && !options.vendors->broken().empty())
+    func.emitWarning("nothing is placed behind a vendor's compiler: ") << options.vendors->broken();
+  // Together, what each goes alone may be refused: then it goes elsewhere.
+  for (;;) {
+    auto placement = decidePlacement(func, target, *model, options);
+    if (failed(placement))
+      return failure();
+    auto changed = dropRefusedSegments(target, *model, *placement->result.solution, options.vendors);
+    if (failed(changed))
+      return failure();
+    if (*changed)
+      continue;
+    if (failed(materialise(func, target, *model, *placement->result.solution, options.vendors)))
+      return failure();
+    return placement;
+  }
 }
 
 } // namespace tessera

@@ -13,6 +13,7 @@ namespace tessera {
 struct PlaceOptions {
   bool strict = false;
   std::vector<std::string> pins; ///< "NODE=UNIT"
+  VendorTools *vendors = nullptr; ///< for a target that has a unit with such
 };
 
 /// What was decided, and against what. Stands on its own when the model is gone.

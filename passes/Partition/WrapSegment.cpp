@@ -37,7 +37,7 @@ public:
       locs.push_back(op->getLoc());
     SmallVector<Type> types(llvm::map_range(outputs, [](Value v) { return v.getType(); }));
     auto segment = tsr::SegmentOp::create(b, FusedLoc::get(b.getContext(), locs), types, unit, inputs.getArrayRef(),
-                                          device, zeroCopy, Attribute{});
+                                          device, StringAttr{}, zeroCopy, Attribute{});
     fill(segment, b);
     Operation *after = segment;
     for (Operation *op : late) {

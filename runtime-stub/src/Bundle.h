@@ -25,8 +25,8 @@ tsr_status_t checkCode(const u8 *file, u64 size, u16 machine,
 tsr_status_t placeCode(u8 *base, u64 bytes, const CodeImage &image, u16 machine,
                        const tsr_host_t &host, tsr_error_t *error);
 
-/// True if the host announces the feature.
-bool hostHas(const tsr_host_t &host, const char *feature);
+/// True if `list`, words between spaces or null, has the word.
+bool hasWord(const char *list, const char *feature);
 
 /// e_machine of this build.
 u16 ownMachine();

@@ -90,6 +90,13 @@ extern "C" uint32_t tsr_device_count(const tsr_bundle_t *bundle) {
   return bundle->deviceCount;
 }
 
+extern "C" const char *tsr_device_kind(const tsr_bundle_t *bundle,
+                                       uint32_t device) {
+  return device < bundle->devices.count
+             ? bundle->devices[device].text(field::kDeviceKind)
+             : "";
+}
+
 extern "C" const char *tsr_device_name(const tsr_bundle_t *bundle,
                                        uint32_t device) {
   return device < bundle->devices.count

@@ -182,7 +182,7 @@ const char *missingFeature(const tsr_bundle &bundle, Table variant) {
     return "another processor family";
   TableVector features = variant.tables(field::kFeatures);
   for (u32 i = 0; i < features.count; ++i)
-    if (!hostHas(bundle.host, features.text(i)))
+    if (!hasWord(bundle.host.features, features.text(i)))
       return features.text(i);
   return nullptr;
 }
@@ -265,10 +265,27 @@ u64 codeBytes(const tsr_bundle &bundle) {
                  pageBytes(bundle));
 }
 
+/// Every device is one that the host drives, or is played by its commands.
+tsr_status_t checkDeviceKinds(const tsr_bundle &bundle, tsr_error_t *error) {
+  const char *known = bundle.host.device_kinds;
+  for (u32 i = 1; i < bundle.devices.count; ++i) {
+    const char *kind = bundle.devices[i].text(field::kDeviceKind);
+    if (hasWord("segments", kind) || hasWord(known, "*") ||
+        hasWord(known, kind))
+      continue;
+    return refuse(error, TSR_ERROR_FEATURES,
+                  "device %u ('%s')|%s|one that the host drives: %s|run it on "
+                  "that board, or let the host emulate it",
+                  i, bundle.devices[i].text(field::kDeviceName), kind,
+                  known && *known ? known : "none");
+  }
+  return TSR_OK;
+}
+
 } // namespace
 
-bool hostHas(const tsr_host_t &host, const char *feature) {
-  const char *at = host.features ? host.features : "";
+bool hasWord(const char *list, const char *feature) {
+  const char *at = list ? list : "";
   while (*at) {
     const char *f = feature;
     while (*f && *at == *f)
@@ -336,6 +353,8 @@ extern "C" tsr_status_t tsr_open(const void *image, uint64_t size,
       checkPlan(bundle, error) != TSR_OK ||
       chooseVariant(bundle, variant, checkOnly, error) != TSR_OK ||
       checkVariants(bundle, error) != TSR_OK)
+    return TSR_REFUSED;
+  if (!checkOnly && checkDeviceKinds(bundle, error) != TSR_OK)
     return TSR_REFUSED;
   *outBundle = &bundle;
   return TSR_OK;

@@ -14,6 +14,13 @@ void addCompile(CLI::App &app, int &status) {
   command->add_option("--variant", options->variants, "Only these ISA variants of the target. Repeatable");
   command->add_option("--pin", options->pins, "Place a node's group: NODE=UNIT, a unit of the target. Repeatable")
       ->allow_extra_args(false);
+  command->add_option_function<std::string>(
+             "--vendor-fault", [options](const std::string &word) { options->vendorFallback = word == "cpu"; },
+             "error (default): a vendor's compiler that is missing, hangs or dies ends the\n"
+             "compile; cpu: the processor runs what it would have got")
+      ->check(CLI::IsMember({"error", "cpu"}));
+  command->add_option("--vendor-timeout", options->vendorSeconds, "Seconds that a vendor's compiler has for one region (120)")
+      ->check(CLI::Range(1, 86400));
   command->add_option("--report", options->reportFolder,
                       "Folder for plan.txt, plan.json, problem.json, solution.json: what runs where and\n"
                       "why, for a target with more than one unit");

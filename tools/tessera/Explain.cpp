@@ -17,10 +17,11 @@ static int explain(const CompileOptions &options, const std::string &node) {
   if (mlir::failed(module))
     return refused();
   auto func = (*module)->lookupSymbol<mlir::func::FuncOp>("main");
-  auto model = buildProblem(func, *target, {options.strict, options.pins});
+  VendorTools vendors({"", options.vendorSeconds}, options.vendorFallback);
+  auto model = buildProblem(func, *target, {options.strict, options.pins, &vendors});
   if (mlir::failed(model))
     return refused();
-  auto placement = decidePlacement(func, *target, *model, {options.strict, options.pins});
+  auto placement = decidePlacement(func, *target, *model, {options.strict, options.pins, &vendors});
   if (mlir::failed(placement))
     return refused();
   endProgress();

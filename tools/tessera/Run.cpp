@@ -114,6 +114,7 @@ void addRun(CLI::App &app, int &status, const char *argv0) {
   forward("--threads", "Threads for workgroups");
   forward("--trace", "Write a trace of every dispatch (JSON)");
   forward("--variant", "Force an ISA variant");
+  forward("--emulate", "npu: the processor plays an NPU that this machine lacks");
   command->add_flag_callback("--ns", [pass] { pass->push_back("--ns"); }, "One figure of nanoseconds a run per line");
   command->add_flag_callback("--poison", [pass] { pass->push_back("--poison"); }, "Fill all pools with NaNs before the run");
   command->add_option("--dim", options->dims, "As for compile (models only)");

@@ -27,6 +27,8 @@ inputs may come from --inputs; a model without inputs needs none.
                        the processor while another device works
   --devices HOW        threads (default): each device but the processor has a
                        thread; inline: they work when they are given work
+  --emulate npu        a device that this machine lacks is played by the
+                       processor, from what its segments mean; refused else
   --help
 
 exit codes: 0 done, 1 the model or its data is refused, 2 usage,
@@ -114,6 +116,11 @@ Options parseOptions(int argc, char **argv) {
       if (how != "threads" && how != "inline")
         throw Usage("--devices is threads or inline, not '" + how + "'");
       options.inlineDevices = how == "inline";
+    } else if (word == "--emulate") {
+      const std::string &what = argument();
+      if (what != "npu")
+        throw Usage("--emulate knows npu, not '" + what + "'");
+      options.emulateNpu = true;
     } else if (word == "--check")
       options.check = flag();
     else if (word == "--help" || word == "-h")

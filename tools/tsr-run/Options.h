@@ -20,6 +20,7 @@ struct Options {
   std::string variant;
   bool poison = false;
   bool inlineDevices = false;
+  bool emulateNpu = false;
   bool check = false;
   bool help = false;
 };

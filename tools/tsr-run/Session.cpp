@@ -53,6 +53,7 @@ Session::Session(const std::string &path, const Settings &chosen)
     context.aroundRange = [this](uint32_t, const std::function<void()> &work) {
       runPoisoned(work);
     };
+  context.emulates = settings.emulate;
   tsr_host_t host = tsr::posix::makeHost(features, context);
   tsr_error_t error = {};
   allocate(bundleState, tsr_bundle_state_bytes(), "the bundle state");

@@ -29,6 +29,7 @@ public:
   struct Settings {
     std::string variant;
     unsigned threads = 1;
+    bool emulate = false; ///< devices that are not here
     bool deviceThreads = true; ///< else devices work on the running thread
     bool poison = false;
     bool trace = false;

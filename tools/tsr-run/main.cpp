@@ -294,6 +294,7 @@ int run(const Options &options) {
   settings.threads = options.threads;
   settings.poison = options.poison;
   settings.deviceThreads = !options.inlineDevices;
+  settings.emulate = options.emulateNpu;
   settings.trace = !options.trace.empty();
   settings.checkOnly = options.check;
   Session session(options.bundle, settings);

@@ -98,12 +98,14 @@ def Tsr_SegmentOp : Tsr_Op<"segment", [IsolatedFromAbove, SingleBlock, Pure]> {
     of the same device stay in its memory. With `zero_copy` both sides share
     the operands' and results' storage and nothing is copied.
 
-    `unit` is the device's name, `device` its number (the CPU is 0). `artefact`
+    `unit` is the device's name, `device` its number (the CPU is 0), `kind`
+    what a host must drive to run the artefact; without one the body runs, as it
+    does where a host plays the device. `artefact`
     is what the device's own tool chain made of the body, for the bundle: a
     string of bytes, or `dense_resource` elements of 8 bits.
   }];
   let arguments = (ins StrAttr:$unit, Variadic<AnyStaticShapeTensor>:$inputs, I64Attr:$device,
-      UnitAttr:$zero_copy, OptionalAttr<AnyAttr>:$artefact);
+      OptionalAttr<StrAttr>:$kind, UnitAttr:$zero_copy, OptionalAttr<AnyAttr>:$artefact);
   let results = (outs Variadic<AnyStaticShapeTensor>:$outputs);
   let regions = (region SizedRegion<1>:$body);
   let extraClassDeclaration = [{

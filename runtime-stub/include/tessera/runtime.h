@@ -36,7 +36,7 @@
 extern "C" {
 #endif
 
-#define TSR_RUNTIME_VERSION 2
+#define TSR_RUNTIME_VERSION 3
 
 typedef struct tsr_bundle tsr_bundle_t;
 typedef struct tsr_instance tsr_instance_t;
@@ -99,6 +99,11 @@ typedef struct tsr_host {
   /* Names of the processor features that the operating system has enabled,
    * separated by spaces: "avx2 fma f16c ..." (names in FORMAT.md). */
   const char *features;
+  /* Kinds of devices that the host drives, separated by spaces, in the words of
+   * FORMAT.md: "ethos-u55-256/Ethos_U55_High_End_Embedded/Shared_Sram". "*": the
+   * host has any device played by the commands behind its launches. A device of
+   * the kind "segments" is always played so. */
+  const char *device_kinds;
   void *context;      /* handed to every function below */
   /* Changes the protection of whole pages that are writable now. Non-zero is
    * a failure. Null: the pages are executable as they are. The instruction
@@ -172,6 +177,7 @@ void tsr_bundle_needs(const tsr_bundle_t *bundle, tsr_needs_t *out_needs);
 /* Devices that the plan uses; number 0 is the processor. */
 uint32_t tsr_device_count(const tsr_bundle_t *bundle);
 const char *tsr_device_name(const tsr_bundle_t *bundle, uint32_t device);
+const char *tsr_device_kind(const tsr_bundle_t *bundle, uint32_t device);
 
 /* Copies the chosen variant to `pages`, checks its hash there, relocates it,
  * cleans the instruction cache and has the host protect it. */

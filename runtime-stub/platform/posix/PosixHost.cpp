@@ -198,6 +198,7 @@ tsr_host_t makeHost(const std::string &features, HostContext &context) {
   host.version = TSR_RUNTIME_VERSION;
   host.page_size = pageSize();
   host.features = features.c_str();
+  host.device_kinds = context.emulates ? "*" : "";
   host.context = &context;
   host.protect = protectPages;
   host.now_ns = [](void *) { return nowNs(); };

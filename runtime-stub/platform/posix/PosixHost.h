@@ -83,6 +83,7 @@ private:
 /// A host table. `features`, `pool` and `queues` (may be null) must outlive it.
 struct HostContext {
   ThreadPool *pool = nullptr;
+  bool emulates = false;          ///< any device, by the commands behind its launches
   DeviceQueues *queues = nullptr; ///< null: devices work on the running thread
   /// Called instead of each submission, on the running thread; it calls `work`,
   /// which returns when the device is done. For tests that watch the memory.
