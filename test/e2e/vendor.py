@@ -134,7 +134,7 @@ def artefact(tools, model):
         if at < 0 or at % 65536:
             raise Fault("no artefact in the bundle")
         names = [first[at + 16 + 64 * i:at + 80 + 64 * i].split(b"\0")[0].decode() for i in range(4)]
-        if names != [TARGET if "/" not in TARGET else "ethos-u55-256", "Ethos_U55_High_End_Embedded", "Shared_Sram", "5.2.0"]:
+        if names != [TARGET, "Ethos_U55_High_End_Embedded", "Shared_Sram", "5.2.0"]:
             raise Fault(f"made for {names}")
         commands, size = struct.unpack_from("<QQ", first, at + 272)
         if first[at + commands:at + commands + 4] != b"COP1" or size < 64:
