@@ -546,7 +546,7 @@ void DescriptionParser::readTop(const yaml::Node &root) {
     readLink(node);
   if (const yaml::Node *params = m.required("params"))
     readParams(*params);
-  bool needsRules = llvm::any_of(t.units, [](const Unit &u) { return !u.decidesItself(); });
+  bool needsRules = t.units.size() > 1 && llvm::any_of(t.units, [](const Unit &u) { return !u.decidesItself(); });
   const yaml::Node *ops = needsRules ? m.required("ops") : m.optional("ops");
   if (ops)
     readOps(*ops);
