@@ -96,6 +96,7 @@ if [[ -x $build/bin/tessera ]]; then
   suite cache "$python" test/e2e/cache.py
   suite trees "$python" test/e2e/trees.py
   suite ethosu "$python" test/e2e/ethosu.py
+  suite quantize "$python" test/e2e/quantize.py
   if [[ -z $full ]]; then
     suite bundle "$python" test/e2e/bundle.py --bytes 300
     suite tosa "$python" test/e2e/tosa.py --only '^(int8_conv|int8_add|conv_depthwise|attention|movement|resize_linear)'

@@ -18,6 +18,7 @@ void addInspect(CLI::App &app, int &status);
 void addTargets(CLI::App &app, int &status);
 void addPartition(CLI::App &app, int &status);
 void addExplain(CLI::App &app, int &status);
+void addQuantize(CLI::App &app, int &status);
 
 /// Prints diagnostics of `context` to stderr as "error: ...", "note: ...".
 void printDiagnostics(mlir::MLIRContext &context);
@@ -26,6 +27,8 @@ void addModelOptions(CLI::App &command, CompileOptions &options);
 /// A progress line on a terminal, nothing in a pipe.
 std::function<void(Phase)> progressOnTerminal();
 void endProgress();
+/// The best level of x86-64 this machine has, as a variant name.
+std::string hostVariant();
 int fail(const std::string &message, int status = exitRefused);
 /// Exit status after a failed library call: refused if a diagnostic told why,
 /// else our own fault.

@@ -28,8 +28,7 @@ static bool isBundle(const std::string &path) {
   return std::string(magic, 4) == "TSR\x1a" || std::string(magic, 3) == "TSR" || llvm::StringRef(path).ends_with(".tsr");
 }
 
-/// The best level of x86-64 this machine has, as a variant name.
-static std::string hostVariant() {
+std::string hostVariant() {
   auto features = llvm::sys::getHostCPUFeatures();
   auto all = [&](std::initializer_list<const char *> names) {
     return llvm::all_of(names, [&](const char *n) { return features.lookup(n); });

@@ -101,6 +101,7 @@ int main(int argc, char **argv) {
   addTargets(app, status);
   addPartition(app, status);
   addExplain(app, status);
+  addQuantize(app, status);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success &e) {

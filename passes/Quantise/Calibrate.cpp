@@ -1,0 +1,147 @@
+#include "passes/Quantise/Calibrate.h"
+#include "passes/Quantise/Switches.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <sstream>
+
+namespace tessera::quantise {
+
+std::vector<std::string> valuesOfInterest(const Graph &g,
+                                          const std::vector<Unit> &units) {
+  std::vector<std::string> values;
+  std::set<std::string> seen;
+  auto add = [&](const std::string &v) {
+    if (!v.empty() && g.isFloat(v) && !g.tensor(v) && seen.insert(v).second)
+      values.push_back(v);
+  };
+  for (const Unit &u : units)
+    for (const Use &use : u.activations)
+      add(g.node(use.node).input(use.input));
+  for (int i = 0; i < g.nodeCount(); ++i)
+    if (g.node(i).op_type() == "Concat")
+      for (auto &v : g.node(i).input())
+        add(v);
+  for (auto &o : g.graph().output())
+    add(o.name());
+  return values;
+}
+
+namespace {
+
+// "tessera ranges 1", the key, the number of finished samples, then two lines a
+// value.
+bool loadCache(const CalibrationOptions &options,
+               const std::vector<std::string> &values, Ranges &ranges,
+               size_t &done) {
+  std::ifstream file(options.cacheFile, std::ios::binary);
+  std::string line, key;
+  if (options.cacheFile.empty() || !std::getline(file, line) ||
+      line != "tessera ranges 1" || !std::getline(file, key) ||
+      key != options.key || !std::getline(file, line))
+    return false;
+  size_t count = std::strtoull(line.c_str(), nullptr, 10);
+  Ranges read;
+  std::string name, text;
+  while (std::getline(file, name) && std::getline(file, text)) {
+    auto h = Histogram::load(text);
+    if (!h)
+      return false;
+    read[name] = *h;
+  }
+  for (auto &v : values)
+    if (!read.count(v))
+      return false;
+  ranges = std::move(read);
+  done = count;
+  return true;
+}
+
+void saveCache(const CalibrationOptions &options, const Ranges &ranges,
+               size_t done) {
+  if (options.cacheFile.empty())
+    return;
+  std::string pending = options.cacheFile + ".pending";
+  std::ofstream file(pending, std::ios::binary);
+  file << "tessera ranges 1\n" << options.key << "\n" << done << "\n";
+  for (auto &[name, histogram] : ranges)
+    if (name.find('\n') == std::string::npos)
+      file << name << "\n" << histogram.save() << "\n";
+  file.close();
+  if (!file || std::rename(pending.c_str(), options.cacheFile.c_str()))
+    throw Refusal("cannot write the ranges to '" + options.cacheFile + "'");
+}
+
+} // namespace
+
+void measureWork(const Graph &g, std::vector<Unit> &units, const Sample &sample,
+                 const CompileFunction &compile) {
+  std::set<std::string> wanted;
+  for (const Unit &u : units)
+    if (u.kind == UnitKind::Mac && u.macs == 0)
+      for (const std::string &v :
+           {g.node(u.root).input(0), g.node(u.root).input(1),
+            g.node(u.root).output(0)})
+        if (!v.empty() && !g.tensor(v) && g.producer(v) >= 0)
+          wanted.insert(v);
+  if (wanted.empty())
+    return;
+  std::vector<std::string> values(wanted.begin(), wanted.end());
+  auto runner = compile(withOutputs(g, values),
+                        "the float model with its products as outputs");
+  for (auto &[name, value] : sample)
+    runner->set(name, value);
+  std::vector<View> views = runner->run();
+  auto shapeOf =
+      [&](const std::string &v) -> std::optional<std::vector<int64_t>> {
+    if (auto it = std::find(values.begin(), values.end(), v);
+        it != values.end())
+      return views[size_t(it - values.begin())].dims;
+    if (auto it = sample.find(v); it != sample.end())
+      return it->second.dims;
+    return g.shape(v);
+  };
+  for (Unit &u : units)
+    if (u.kind == UnitKind::Mac && u.macs == 0)
+      u.macs = countMacs(g, u.root, shapeOf);
+}
+
+Ranges calibrate(const Graph &g, const std::vector<std::string> &wanted,
+                 const SampleSource &samples, const CompileFunction &compile,
+                 const CalibrationOptions &options) {
+  Ranges ranges;
+  size_t done = 0;
+  if (loadCache(options, wanted, ranges, done) && done >= samples.count)
+    return ranges;
+  for (auto &v : wanted)
+    ranges[v];
+  std::vector<std::string> inputs, values;
+  std::set<std::string> isInput;
+  for (auto &v : g.graph().input())
+    isInput.insert(v.name());
+  for (auto &v : wanted)
+    (isInput.count(v) ? inputs : values).push_back(v);
+  auto runner = compile(withOutputs(g, values),
+                        "the float model with all its values as outputs");
+  for (size_t s = done; s < samples.count; ++s) {
+    if (options.progress)
+      options.progress("calibrating", s, samples.count);
+    Sample sample = samples.get(s);
+    for (auto &[name, value] : sample)
+      runner->set(name, value);
+    for (auto &v : inputs)
+      if (auto it = sample.find(v); it != sample.end())
+        ranges[v].add(it->second.floats(), it->second.count());
+    std::vector<View> views = runner->run();
+    for (size_t k = 0; k < values.size(); ++k)
+      if (views[k].type == TensorProto::FLOAT)
+        ranges[values[k]].add(views[k].floats(), views[k].count());
+    // Long calibrations can be stopped and taken up again.
+    if (s + 1 == samples.count || (s + 1) % 64 == 0)
+      saveCache(options, ranges, s + 1);
+  }
+  return ranges;
+}
+
+} // namespace tessera::quantise

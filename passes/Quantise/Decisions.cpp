@@ -1,0 +1,95 @@
+#include "passes/Quantise/Decisions.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tessera::quantise {
+
+ActivationType activationType(int32_t type) {
+  switch (type) {
+  case TensorProto::UINT8:
+    return {TensorProto::UINT8, 0, 255, false};
+  case TensorProto::INT16:
+    return {TensorProto::INT16, -32768, 32767, true};
+  default:
+    return {TensorProto::INT8, -128, 127, false};
+  }
+}
+
+std::set<PointKey> pointsOf(const Graph &g, const std::vector<Unit> &units) {
+  std::set<PointKey> keys;
+  for (const Unit &u : units)
+    if (u.quantised)
+      for (const Use &use : u.activations)
+        keys.insert({g.node(use.node).input(use.input), u.type});
+  return keys;
+}
+
+void decideScales(const Graph &g, const Ranges &ranges, RangeMethod method,
+                  double share,
+                  const std::map<std::string, RangeMethod> &methods,
+                  Decisions &d) {
+  std::map<std::string, std::string> groups = scaleGroups(g, d.units);
+  std::map<std::string, Histogram> shared;
+  std::map<std::string, RangeMethod> asked;
+  auto groupOf = [&](const std::string &v) {
+    auto it = groups.find(v);
+    return it == groups.end() ? v : it->second;
+  };
+  std::set<PointKey> keys = pointsOf(g, d.units);
+  std::set<std::string> values;
+  for (auto &key : keys)
+    values.insert(key.value);
+  for (auto &v : values) {
+    if (auto it = ranges.find(v); it != ranges.end())
+      shared[groupOf(v)].merge(it->second);
+    if (auto it = methods.find(v); it != methods.end())
+      asked[groupOf(v)] = it->second;
+  }
+  d.points.clear();
+  for (auto &key : keys) {
+    ActivationType type = activationType(key.type);
+    std::string group = groupOf(key.value);
+    RangeMethod m = asked.count(group) ? asked[group] : method;
+    d.points[key] = paramsFor(
+        shared[group].range(m, type.levels(), type.symmetric, share), type);
+  }
+}
+
+// The scale of an int32 bias is that of the products. Where a channel's weights
+// are so small that its bias would not fit, its weights get a wider scale: they
+// are then below what the bias resolves.
+static std::vector<float> leastScales(const Graph &g, const Unit &u,
+                                      const Decisions &d) {
+  if (!u.bias || u.activations.size() != 1)
+    return {};
+  auto bias = g.floats(g.node(u.bias->node).input(u.bias->input));
+  auto point = d.points.find(
+      {g.node(u.activations[0].node).input(u.activations[0].input), u.type});
+  if (!bias || point == d.points.end())
+    return {};
+  std::vector<float> least;
+  for (float b : bias->values)
+    least.push_back(float(std::fabs(double(b)) / double(point->second.scale) /
+                          double(1 << 30)));
+  return least;
+}
+
+std::map<WeightUse, QuantisedWeights>
+quantiseUnitWeights(const Graph &g, const Unit &u, const Decisions &d) {
+  std::map<WeightUse, QuantisedWeights> out;
+  for (const WeightUse &w : u.weights) {
+    if (auto it = d.rounded.find(w); it != d.rounded.end()) {
+      out[w] = it->second;
+      continue;
+    }
+    FloatTensor values = *g.floats(w.name);
+    std::vector<float> least = leastScales(g, u, d);
+    if (int64_t(least.size()) != values.dims[w.axis])
+      least.clear();
+    out[w] = quantiseWeights(values, w.axis, d.searchWeightError, least);
+  }
+  return out;
+}
+
+} // namespace tessera::quantise

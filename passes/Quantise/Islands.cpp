@@ -1,0 +1,129 @@
+#include "passes/Quantise/Islands.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tessera::quantise {
+namespace {
+
+double least(const std::vector<double> &v) {
+  return v.empty() ? 200 : *std::min_element(v.begin(), v.end());
+}
+double noise(double decibel) { return std::pow(10, -decibel / 10); }
+
+class Search {
+public:
+  Search(SwitchModel &m, const std::vector<Unit> &units, const IslandOptions &o)
+      : model(m), units(units), options(o) {
+    on.insert(m.candidates().begin(), m.candidates().end());
+    for (const Unit &u : units)
+      allMacs += u.macs;
+    for (const Unit &u : units)
+      if (u.kind == UnitKind::Mac && !u.quantised)
+        floatMacs += u.macs;
+  }
+
+  IslandSearch run() {
+    IslandSearch out;
+    model.enableOnly(on);
+    out.before = model.measure();
+    if (options.most == 0 ||
+        (options.most < 0 && least(out.before) >= options.enough))
+      return out;
+    size_t done = 0;
+    for (int u : model.candidates()) {
+      report("measuring units alone", done++, model.candidates().size());
+      model.enableOnly({u});
+      out.solo[u] = model.measure();
+    }
+    std::vector<IslandStep> steps;
+    std::vector<double> now = out.before;
+    size_t best = 0;
+    double bestWorst = least(now);
+    size_t limit = options.most >= 0
+                       ? size_t(options.most)
+                       : std::max<size_t>(6, model.candidates().size() / 4);
+    while (steps.size() < limit) {
+      report("choosing float islands", steps.size(), limit);
+      auto step = next(out.solo, now);
+      if (!step)
+        break;
+      on.erase(step->unit);
+      floatMacs += macsOf(step->unit);
+      now = step->parts;
+      steps.push_back(*step);
+      // Worth it on average since the best set before.
+      double needed = options.most >= 0
+                          ? 0
+                          : options.leastGain * double(steps.size() - best);
+      if (step->worst >= bestWorst + needed) {
+        best = steps.size();
+        bestWorst = step->worst;
+      }
+      if (options.most < 0 &&
+          (bestWorst >= options.enough || steps.size() > best + patience))
+        break;
+    }
+    steps.resize(best);
+    out.steps = steps;
+    return out;
+  }
+
+private:
+  static constexpr size_t patience = 6;
+
+  void report(const char *what, size_t done, size_t all) {
+    if (options.progress)
+      options.progress(what, done, all);
+  }
+  double macsOf(int unit) const {
+    return units[unit].kind == UnitKind::Mac ? units[unit].macs : 0;
+  }
+
+  std::optional<IslandStep> next(const std::map<int, std::vector<double>> &solo,
+                                 const std::vector<double> &now) {
+    // Noise that a unit adds to a part, weighed by how bad the part is.
+    std::vector<std::pair<double, int>> ranked;
+    for (int u : on) {
+      if (units[u].pinned)
+        continue;
+      if (allMacs > 0 && macsOf(u) > 0 &&
+          (floatMacs + macsOf(u)) / allMacs > options.floatMacs)
+        continue;
+      double score = 0;
+      for (size_t k = 0; k < now.size(); ++k)
+        score =
+            std::max(score, noise(solo.at(u)[k]) *
+                                std::min(1.0, noise(now[k] - least(now) - 1)));
+      double share = allMacs > 0 ? macsOf(u) / allMacs : 0;
+      ranked.push_back({-score / (1 + 20 * share), u});
+    }
+    std::sort(ranked.begin(), ranked.end());
+    std::optional<IslandStep> best;
+    for (size_t k = 0; k < ranked.size() && k < 4; ++k) {
+      std::set<int> without = on;
+      without.erase(ranked[k].second);
+      model.enableOnly(without);
+      IslandStep step = {ranked[k].second, model.measure(), 0};
+      step.worst = least(step.parts);
+      if (!best || step.worst > best->worst)
+        best = step;
+    }
+    return best;
+  }
+
+  SwitchModel &model;
+  const std::vector<Unit> &units;
+  const IslandOptions &options;
+  std::set<int> on;
+  double allMacs = 0, floatMacs = 0;
+};
+
+} // namespace
+
+IslandSearch findIslands(SwitchModel &model, const std::vector<Unit> &units,
+                         const IslandOptions &options) {
+  return Search(model, units, options).run();
+}
+
+} // namespace tessera::quantise

@@ -1,0 +1,34 @@
+// The model before quantisation: read and checked by the importer's own phases,
+// payloads back in their tensors, an operator set in which per-channel
+// DequantizeLinear exists, and BatchNormalization folded where that is exact in
+// form.
+#ifndef TESSERA_PASSES_QUANTISE_PREPARE_H
+#define TESSERA_PASSES_QUANTISE_PREPARE_H
+
+#include "passes/Quantise/Graph.h"
+#include "passes/Quantise/Runner.h"
+
+namespace tessera::quantise {
+
+/// Reads a model of any size that the importer takes. Throws Refusal.
+ModelProto loadOriginal(const std::string &path);
+
+/// Operator sets below 13 have no DequantizeLinear with an axis: they are
+/// converted to 13 by ONNX's version converter. Returns the old version, or 0
+/// if it stayed.
+int64_t raiseOpset(ModelProto &model);
+
+/// Conv or ConvTranspose followed by BatchNormalization alone becomes one Conv.
+/// Returns how many were folded.
+int foldBatchNorms(ModelProto &model);
+
+/// Weights of products that constant nodes compute (Transpose, Reshape,
+/// Identity of an initialiser) become initialisers; the values come from
+/// running those nodes.
+int foldWeights(ModelProto &model, const CompileFunction &compile);
+
+/// Fixes the dimensions of the model's inputs to those of a sample.
+void fixInputs(ModelProto &model, const Sample &sample);
+
+} // namespace tessera::quantise
+#endif

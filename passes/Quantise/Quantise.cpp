@@ -1,0 +1,272 @@
+#include "passes/Quantise/Quantise.h"
+#include "passes/Quantise/Prepare.h"
+#include "passes/Quantise/WeightOnly.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tessera::quantise {
+
+std::vector<double> verifyModel(const Graph &g, const ModelProto &emitted,
+                                const std::vector<Part> &parts,
+                                const std::vector<Sample> &samples,
+                                const CompileFunction &compile) {
+  std::vector<std::string> outputs;
+  for (const Part &p : parts)
+    if (std::find(outputs.begin(), outputs.end(), p.value) == outputs.end())
+      outputs.push_back(p.value);
+  auto before = compile(withOutputs(g, outputs), "the float model");
+  Graph after(emitted);
+  auto runner = compile(withOutputs(after, outputs), "the quantised model");
+  std::vector<std::vector<double>> each(parts.size());
+  std::vector<bool> alive(parts.size(), false), lives(parts.size(), false);
+  auto anyNonZero = [](const std::vector<float> &v) {
+    return std::any_of(v.begin(), v.end(), [](float x) { return x != 0; });
+  };
+  for (const Sample &s : samples) {
+    for (auto &[name, value] : s) {
+      before->set(name, value);
+      runner->set(name, value);
+    }
+    PartValues wanted = readParts(parts, outputs, before->run()),
+               got = readParts(parts, outputs, runner->run());
+    for (size_t k = 0; k < parts.size(); ++k) {
+      each[k].push_back(signalToNoise(wanted[k], got[k]));
+      alive[k] = alive[k] || anyNonZero(wanted[k]);
+      lives[k] = lives[k] || anyNonZero(got[k]);
+    }
+  }
+  std::vector<double> out;
+  for (size_t k = 0; k < parts.size(); ++k) {
+    if (alive[k] && !lives[k])
+      throw Refusal("output '" + parts[k].name +
+                        "' of the quantised model is zero on all samples",
+                    {"--coverage products or more islands may help"});
+    out.push_back(median(each[k]));
+  }
+  return out;
+}
+
+namespace {
+
+/// Whether all samples have the shapes of the first.
+bool sameShapes(const std::vector<Sample> &samples) {
+  for (auto &s : samples)
+    for (auto &[name, t] : s)
+      if (t.dims != samples[0].at(name).dims)
+        return false;
+  return true;
+}
+
+/// How many samples a search may use: by the work of one run, not by the clock,
+/// so that the result depends on model and data alone.
+size_t searchSamples(double macs, size_t have) {
+  size_t wanted = macs > 0 ? size_t(std::clamp(3e9 / macs, 4.0, 16.0)) : 16;
+  return std::min(wanted, have);
+}
+
+void refuseEmpty(const std::vector<Unit> &units) {
+  bool any = std::any_of(units.begin(), units.end(), [](const Unit &u) {
+    return u.quantised && u.kind == UnitKind::Mac;
+  });
+  if (any)
+    return;
+  Refusal r("nothing to quantise: no product (Conv, ConvTranspose, MatMul, "
+            "Gemm, LSTM, GRU, RNN) of the main graph has constant weights or "
+            "activations of type float");
+  r.notes.push_back("bodies of If, Loop and Scan, and models that are "
+                    "quantised already, stay as they are");
+  throw r;
+}
+
+class Pipeline {
+public:
+  Pipeline(ModelProto model, const SampleSource &s, const CompileFunction &c,
+           const QuantiseOptions &o)
+      : proto(std::move(model)), source(s), compile(c), options(o) {}
+
+  QuantiseResult
+  run(const std::function<void(const std::vector<Hazard> &)> &lint) {
+    if (!source.count)
+      throw Refusal("no calibration samples");
+    prepare();
+    Graph g(proto);
+    result.decisions.units = findUnits(g);
+    std::vector<Unit> &units = result.decisions.units;
+    for (Unit &u : units)
+      u.type = options.activations;
+    measureWork(g, units, firstSamples(1)[0], compile);
+    for (const Unit &u : units)
+      result.macs += u.macs;
+    PolicyOptions policy{options.coverage, result.originalOpset};
+    std::set<int> floating;
+    result.hazards = findHazards(g, policy, floating);
+    policy.transformer =
+        isTransformer(g) ||
+        std::any_of(result.hazards.begin(), result.hazards.end(),
+                    [](const Hazard &h) {
+                      return h.kind == "decomposed-normalisation";
+                    });
+    choose(g, units, floating, policy);
+    applyRecipe(options.recipe, g, units, methods);
+    refuseEmpty(units);
+    Ranges ranges = calibrate(g, valuesOfInterest(g, units), source, compile,
+                              options.calibration);
+    for (Hazard &h : findRangeHazards(g, units, ranges))
+      result.hazards.push_back(h);
+    lint(result.hazards);
+    separateUnlike(g, units, ranges);
+    result.parts = findParts(g, ranges);
+    samples = firstSamples(searchSamples(result.macs, source.count));
+    settle(g, ranges);
+    if (options.feedback)
+      roundWithFeedback(g, source, compile, options.progress, result.decisions);
+    result.emitted = emit(g, result.decisions);
+    result.verified =
+        verifyModel(g, result.emitted.model, result.parts, samples, compile);
+    for (const Unit &u : units)
+      result.integerMacs += u.quantised && u.kind == UnitKind::Mac ? u.macs : 0;
+    return std::move(result);
+  }
+
+private:
+  void prepare() {
+    result.originalOpset = raiseOpset(proto);
+    foldWeights(proto, compile);
+    result.foldedNorms = foldBatchNorms(proto);
+    removeUnused(proto);
+    // Constant shapes are compiled better, and tell how much work a product is.
+    std::vector<Sample> all = firstSamples(std::min<size_t>(source.count, 64));
+    declared = proto.graph().input();
+    if (sameShapes(all))
+      fixInputs(proto, all[0]);
+  }
+
+  std::vector<Sample> firstSamples(size_t count) {
+    // Spread over the data, which may be in some order.
+    std::vector<Sample> out;
+    for (size_t i = 0; i < count; ++i)
+      out.push_back(source.get(i * source.count / count));
+    return out;
+  }
+
+  /// Scales by the best range method, then islands.
+  void settle(const Graph &g, const Ranges &ranges) {
+    Decisions &d = result.decisions;
+    d.searchWeightError = options.searchWeightError;
+    std::optional<RangeMethod> fixed =
+        options.recipe.ranges ? options.recipe.ranges : options.ranges;
+    result.ranges = fixed.value_or(RangeMethod::MinMax);
+    decideScales(g, ranges, result.ranges, options.percentile, methods, d);
+    if (fixed && options.islands.most == 0)
+      return;
+    SwitchModel model(g, d, result.parts, compile, samples);
+    if (!fixed)
+      pickMethod(g, ranges, model);
+    result.islands = findIslands(model, d.units, options.islands);
+    for (const IslandStep &step : result.islands.steps) {
+      d.units[step.unit].quantised = false;
+      d.units[step.unit].reason = "float island";
+    }
+    if (!fixed)
+      refineMethods(g, ranges, model);
+    decideScales(g, ranges, result.ranges, options.percentile, methods, d);
+  }
+
+  /// Another range method for what the noisiest units read, where it helps.
+  void refineMethods(const Graph &g, const Ranges &ranges, SwitchModel &model) {
+    Decisions &d = result.decisions;
+    std::vector<std::pair<double, int>> noisy;
+    std::set<int> on;
+    for (int u : model.candidates())
+      if (d.units[u].quantised)
+        on.insert(u);
+    for (auto &[unit, parts] : result.islands.solo)
+      if (on.count(unit))
+        noisy.push_back({*std::min_element(parts.begin(), parts.end()), unit});
+    std::sort(noisy.begin(), noisy.end());
+    noisy.resize(std::min<size_t>(noisy.size(), 8));
+    model.enableOnly(on);
+    double best = noisy.empty() ? 0 : model.robustWorst();
+    for (size_t k = 0; k < noisy.size(); ++k) {
+      if (options.progress)
+        options.progress("refining ranges", k, noisy.size());
+      const Unit &u = d.units[noisy[k].second];
+      for (RangeMethod m :
+           {RangeMethod::MinMax, RangeMethod::Percentile, RangeMethod::Mse}) {
+        auto before = methods;
+        for (const Use &use : u.activations)
+          methods.emplace(g.node(use.node).input(use.input), m);
+        if (m == result.ranges || methods == before)
+          continue;
+        Decisions trial = candidatesOf(model);
+        decideScales(g, ranges, result.ranges, options.percentile, methods,
+                     trial);
+        model.rescale(trial);
+        double now = model.robustWorst();
+        if (now > best + 0.1)
+          best = now;
+        else
+          methods = before;
+      }
+    }
+  }
+
+  /// The decisions with all candidates of the switchable model quantised: its
+  /// points.
+  Decisions candidatesOf(const SwitchModel &model) const {
+    Decisions all;
+    all.units = result.decisions.units;
+    for (int u : model.candidates())
+      all.units[u].quantised = true;
+    return all;
+  }
+
+  void pickMethod(const Graph &g, const Ranges &ranges, SwitchModel &model) {
+    Decisions best = result.decisions;
+    double worst = -1000;
+    for (RangeMethod m : {RangeMethod::MinMax, RangeMethod::Percentile,
+                          RangeMethod::Mse, RangeMethod::Entropy}) {
+      Decisions d = result.decisions;
+      decideScales(g, ranges, m, options.percentile, methods, d);
+      model.rescale(d);
+      double w = model.robustWorst();
+      // Another than min-max must earn it.
+      if (w > worst + (m == RangeMethod::MinMax ? 0 : 0.1)) {
+        worst = w;
+        best = d;
+        result.ranges = m;
+      }
+    }
+    model.rescale(best);
+    result.decisions.points = best.points;
+  }
+
+  ModelProto proto;
+  const SampleSource &source;
+  const CompileFunction &compile;
+  const QuantiseOptions &options;
+  std::vector<Sample> samples;
+  std::map<std::string, RangeMethod> methods; ///< by value, from the recipe
+  google::protobuf::RepeatedPtrField<::onnx::ValueInfoProto> declared;
+  QuantiseResult result;
+
+public:
+  /// The inputs as the model declares them.
+  const auto &declaredInputs() const { return declared; }
+};
+
+} // namespace
+
+QuantiseResult
+quantise(ModelProto original, const SampleSource &samples,
+         const CompileFunction &compile, const QuantiseOptions &options,
+         const std::function<void(const std::vector<Hazard> &)> &lint) {
+  Pipeline pipeline(std::move(original), samples, compile, options);
+  QuantiseResult result = pipeline.run(lint);
+  *result.emitted.model.mutable_graph()->mutable_input() =
+      pipeline.declaredInputs();
+  return result;
+}
+
+} // namespace tessera::quantise

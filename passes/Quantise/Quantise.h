@@ -1,0 +1,58 @@
+// Post-training quantisation of an ONNX model: the phases in their order.
+//
+//   prepare    operator set, BatchNormalization, weights that nodes compute
+//   calibrate  ranges of all values by running the compiled float model
+//   lint       hazards in structure and ranges, reported before anything is
+//   decided choose     which units are integers; their scales islands    the
+//   few that cost most go back to float emit       QuantizeLinear and
+//   DequantizeLinear in the model verify     the emitted model, compiled and
+//   run on calibration samples
+#ifndef TESSERA_PASSES_QUANTISE_QUANTISE_H
+#define TESSERA_PASSES_QUANTISE_QUANTISE_H
+
+#include "passes/Quantise/Calibrate.h"
+#include "passes/Quantise/Decisions.h"
+#include "passes/Quantise/Emit.h"
+#include "passes/Quantise/Islands.h"
+#include "passes/Quantise/Recipe.h"
+
+namespace tessera::quantise {
+
+struct QuantiseOptions {
+  int32_t activations = TensorProto::INT8; ///< INT8, UINT8 or INT16
+  Coverage coverage = Coverage::Auto;
+  std::optional<RangeMethod>
+      ranges; ///< none: the best of all on calibration samples
+  double percentile = 99.99;
+  bool searchWeightError = false;
+  bool feedback =
+      true; ///< rounds the weights of matrix products with error feedback
+  IslandOptions islands;
+  Recipe recipe;
+  CalibrationOptions calibration;
+  Progress progress;
+};
+
+struct QuantiseResult {
+  EmitResult emitted;
+  Decisions decisions;
+  std::vector<Hazard> hazards;
+  RangeMethod ranges = RangeMethod::MinMax;
+  std::vector<Part> parts;
+  IslandSearch islands;
+  std::vector<double>
+      verified;              ///< signal to noise of the emitted model's parts
+  int64_t originalOpset = 0; ///< before it was raised, or 0
+  int foldedNorms = 0;
+  double macs = 0, integerMacs = 0;
+};
+
+/// Throws Refusal: also where nothing would be quantised, or an output came out
+/// dead. `lint` is called with the findings before anything is decided.
+QuantiseResult
+quantise(ModelProto original, const SampleSource &samples,
+         const CompileFunction &compile, const QuantiseOptions &options,
+         const std::function<void(const std::vector<Hazard> &)> &lint);
+
+} // namespace tessera::quantise
+#endif

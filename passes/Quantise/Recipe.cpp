@@ -1,0 +1,138 @@
+#include "passes/Quantise/Recipe.h"
+#include "targets/YamlTree.h"
+#include "llvm/Support/MemoryBuffer.h"
+
+namespace tessera::quantise {
+namespace {
+
+/// Whether a name matches a pattern in which * stands for any characters.
+bool matches(llvm::StringRef pattern, llvm::StringRef name) {
+  size_t star = pattern.find('*');
+  if (star == llvm::StringRef::npos)
+    return pattern == name;
+  if (!name.consume_front(pattern.take_front(star)))
+    return false;
+  pattern = pattern.drop_front(star + 1);
+  for (size_t i = 0; i <= name.size(); ++i)
+    if (matches(pattern, name.drop_front(i)))
+      return true;
+  return false;
+}
+
+class RecipeReader {
+public:
+  explicit RecipeReader(yaml::Faults &faults) : faults(faults) {}
+
+  void read(const yaml::Node &root, Recipe &out) {
+    yaml::MappingReader reader(root, "recipe", faults);
+    out.ranges = ranges(reader.optional("ranges"));
+    for (const yaml::Node &item : reader.items("rules", /*isRequired=*/false))
+      out.rules.push_back(rule(item));
+  }
+
+private:
+  std::optional<RangeMethod> ranges(const yaml::Node *node) {
+    if (!node)
+      return std::nullopt;
+    auto method = parseRangeMethod(node->text);
+    if (!method)
+      faults.add(node->at, "ranges: '" + node->text +
+                               "' is none of minmax, percentile, entropy, mse");
+    return method;
+  }
+
+  RecipeRule rule(const yaml::Node &node) {
+    RecipeRule r;
+    r.line = node.at.line;
+    yaml::MappingReader reader(node, "rule", faults);
+    r.op = reader.text("operator", false);
+    r.name = reader.text("name", false);
+    if (node.kind == yaml::Node::Mapping && r.op.empty() && r.name.empty())
+      faults.add(node.at, "rule: needs an operator, a name or both");
+    if (auto *keep = reader.optional("keep")) {
+      if (keep->text != "float" && keep->text != "integer")
+        faults.add(keep->at,
+                   "keep: '" + keep->text + "' is neither float nor integer");
+      r.floating = keep->text == "float";
+    }
+    if (auto *scheme = reader.optional("scheme")) {
+      static const std::map<std::string, int32_t> schemes = {
+          {"8x8", TensorProto::INT8},
+          {"u8x8", TensorProto::UINT8},
+          {"16x8", TensorProto::INT16}};
+      auto it = schemes.find(scheme->text);
+      if (it == schemes.end())
+        faults.add(scheme->at,
+                   "scheme: '" + scheme->text + "' is none of 8x8, u8x8, 16x8");
+      else
+        r.type = it->second;
+    }
+    r.ranges = ranges(reader.optional("ranges"));
+    if (node.kind == yaml::Node::Mapping && !r.floating && !r.type && !r.ranges)
+      faults.add(node.at,
+                 "rule: says nothing; it needs keep, scheme or ranges");
+    return r;
+  }
+
+  yaml::Faults &faults;
+};
+
+} // namespace
+
+Recipe parseRecipe(const std::string &text, const std::string &origin) {
+  yaml::Faults faults(origin);
+  Recipe recipe;
+  recipe.origin = origin;
+  yaml::Node root = yaml::parse(text, faults);
+  if (faults.empty())
+    RecipeReader(faults).read(root, recipe);
+  if (!faults.empty()) {
+    std::string all = faults.print();
+    while (!all.empty() && all.back() == '\n')
+      all.pop_back();
+    throw Refusal("the recipe is not understood\n" + all);
+  }
+  return recipe;
+}
+
+Recipe readRecipe(const std::string &path) {
+  auto file = llvm::MemoryBuffer::getFile(path);
+  if (!file)
+    throw Refusal("cannot read recipe '" + path +
+                  "': " + file.getError().message());
+  return parseRecipe((*file)->getBuffer().str(), path);
+}
+
+void applyRecipe(const Recipe &recipe, const Graph &g, std::vector<Unit> &units,
+                 std::map<std::string, RangeMethod> &methods) {
+  for (const RecipeRule &r : recipe.rules) {
+    bool any = false;
+    for (Unit &u : units) {
+      bool hit = false;
+      for (int node : u.nodes)
+        hit |= (r.op.empty() || g.node(node).op_type() == r.op) &&
+               (r.name.empty() || matches(r.name, g.nameOf(node)));
+      if (!hit)
+        continue;
+      any = true;
+      if (r.floating) {
+        u.quantised = !*r.floating;
+        u.reason = u.quantised ? "" : "recipe, line " + std::to_string(r.line);
+        u.pinned = true;
+      }
+      if (r.type)
+        u.type = *r.type;
+      for (const Use &use : u.activations)
+        if (r.ranges)
+          methods[g.node(use.node).input(use.input)] = *r.ranges;
+    }
+    if (!any)
+      throw Refusal(recipe.origin + ":" + std::to_string(r.line) +
+                        ": rule matches no node that could be quantised" +
+                        (r.op.empty() ? "" : "; operator '" + r.op + "'") +
+                        (r.name.empty() ? "" : "; name '" + r.name + "'"),
+                    {"names are those of --report's layers.csv"});
+  }
+}
+
+} // namespace tessera::quantise

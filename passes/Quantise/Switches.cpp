@@ -1,0 +1,363 @@
+#include "passes/Quantise/Switches.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tessera::quantise {
+
+double quantile(std::vector<double> v, double share) {
+  if (v.empty())
+    return 0;
+  std::sort(v.begin(), v.end());
+  double at = share * double(v.size() - 1);
+  size_t below = size_t(at), above = std::min(below + 1, v.size() - 1);
+  return v[below] + (v[above] - v[below]) * (at - double(below));
+}
+
+double signalToNoise(const std::vector<float> &reference,
+                     const std::vector<float> &got) {
+  if (reference.size() != got.size())
+    return -99;
+  double signal = 0, noise = 0;
+  for (size_t i = 0; i < reference.size(); ++i) {
+    double d = double(reference[i]) - double(got[i]);
+    signal += double(reference[i]) * reference[i];
+    noise += d * d;
+  }
+  if (!std::isfinite(noise))
+    return -99;
+  if (noise == 0)
+    return 200;
+  return std::clamp(10 * std::log10(std::max(signal, 1e-30) / noise), -99.0,
+                    200.0);
+}
+
+// -- Parts
+
+static Part::Form formOf(const Graph &g, std::string value) {
+  for (int depth = 0; depth < 16; ++depth) {
+    int p = g.producer(value);
+    if (p < 0)
+      return Part::Plain;
+    const NodeProto &n = g.node(p);
+    bool exponential = n.op_type() == "Div" && g.producer(n.input(0)) >= 0 &&
+                       g.node(g.producer(n.input(0))).op_type() == "Exp";
+    if (n.op_type() == "Softmax" ||
+        exponential) // the latter is a softmax written out
+      return Part::Log;
+    if (n.op_type() == "Sigmoid")
+      return Part::Logit;
+    if (!isMove(n))
+      return Part::Plain;
+    value = n.input(0);
+  }
+  return Part::Plain;
+}
+
+std::vector<Part> findParts(const Graph &g, const Ranges &ranges) {
+  std::vector<Part> parts;
+  std::function<void(const std::string &, const std::string &, int)> visit =
+      [&](const std::string &name, const std::string &value, int depth) {
+        std::vector<std::string> members = concatMembers(g, value);
+        std::vector<const Histogram *> known;
+        for (auto &m : members)
+          if (auto it = ranges.find(m); it != ranges.end())
+            known.push_back(&it->second);
+        if (depth && known.size() == members.size() && areUnlike(known)) {
+          for (size_t k = 0; k < members.size(); ++k)
+            if (!known[k]->empty() &&
+                known[k]->seen().high > known[k]->seen().low)
+              visit(name + "[" + std::to_string(k) + "]", members[k],
+                    depth - 1);
+          return;
+        }
+        parts.push_back({name, value, Part::Plain});
+        if (Part::Form form = formOf(g, value); form != Part::Plain)
+          parts.push_back({name + (form == Part::Log ? " (log)" : " (logit)"),
+                           value, form});
+      };
+  for (auto &o : g.graph().output())
+    if (g.isFloat(o.name()) && !g.isConstant(o.name()))
+      visit(o.name(), o.name(), 3);
+  return parts;
+}
+
+static std::vector<float> inForm(Part::Form form, const View &v) {
+  std::vector<float> x(v.floats(), v.floats() + v.count());
+  if (form == Part::Plain)
+    return x;
+  for (float &p : x) {
+    double q = std::clamp(double(p), 1e-4, 1 - 1e-4);
+    p = float(form == Part::Log ? std::log(q) : std::log(q / (1 - q)));
+  }
+  if (form == Part::Log && !v.dims.empty() && v.dims.back() > 0) {
+    size_t row = size_t(v.dims.back());
+    for (size_t i = 0; i + row <= x.size(); i += row) {
+      double mean = 0;
+      for (size_t k = 0; k < row; ++k)
+        mean += x[i + k];
+      for (size_t k = 0; k < row; ++k)
+        x[i + k] -= float(mean / double(row));
+    }
+  }
+  return x;
+}
+
+PartValues readParts(const std::vector<Part> &parts,
+                     const std::vector<std::string> &outputs,
+                     const std::vector<View> &views) {
+  PartValues out;
+  for (const Part &p : parts) {
+    size_t k = size_t(std::find(outputs.begin(), outputs.end(), p.value) -
+                      outputs.begin());
+    out.push_back(k < views.size() && views[k].type == TensorProto::FLOAT
+                      ? inForm(p.form, views[k])
+                      : std::vector<float>());
+  }
+  return out;
+}
+
+ModelProto withOutputs(const Graph &g, const std::vector<std::string> &wanted) {
+  ModelProto m = g.model();
+  m.mutable_graph()->clear_output();
+  m.mutable_graph()->clear_value_info();
+  for (auto &v : wanted) {
+    auto *o = m.mutable_graph()->add_output();
+    o->set_name(v);
+    o->mutable_type()->mutable_tensor_type()->set_elem_type(TensorProto::FLOAT);
+  }
+  return m;
+}
+
+// -- The model
+
+namespace {
+
+const char *kScales = "tessera.scales", *kEnables = "tessera.enables";
+
+NodeProto makeNode(const std::string &op, std::vector<std::string> inputs,
+                   std::vector<std::string> outputs) {
+  NodeProto n;
+  n.set_op_type(op);
+  for (auto &i : inputs)
+    n.add_input(i);
+  for (auto &o : outputs)
+    n.add_output(o);
+  n.set_name("tessera." + outputs[0]);
+  return n;
+}
+
+void addInput(GraphProto &graph, const std::string &name, int32_t type,
+              const std::vector<int64_t> &dims) {
+  auto *v = graph.add_input();
+  v->set_name(name);
+  auto *t = v->mutable_type()->mutable_tensor_type();
+  t->set_elem_type(type);
+  for (int64_t d : dims)
+    t->mutable_shape()->add_dim()->set_dim_value(d);
+}
+
+/// input -> its elements as values of one element each.
+std::vector<std::string>
+addElements(GraphProto &graph,
+            google::protobuf::RepeatedPtrField<NodeProto> &nodes,
+            const std::string &input, size_t count) {
+  TensorProto sizes;
+  sizes.set_name(input + ".sizes");
+  sizes.set_data_type(TensorProto::INT64);
+  sizes.add_dims(int64_t(count));
+  std::vector<std::string> names;
+  for (size_t i = 0; i < count; ++i) {
+    sizes.add_int64_data(1);
+    names.push_back(input + "." + std::to_string(i));
+  }
+  *graph.add_initializer() = sizes;
+  *nodes.Add() = makeNode("Split", {input, input + ".sizes"}, names);
+  return names;
+}
+
+} // namespace
+
+SwitchModel::SwitchModel(const Graph &g, const Decisions &d,
+                         const std::vector<Part> &p,
+                         const CompileFunction &compile,
+                         const std::vector<Sample> &s)
+    : graph(g), decisions(d), parts(p), samples(s) {
+  for (size_t i = 0; i < d.units.size(); ++i)
+    if (d.units[i].quantised) {
+      slot[int(i)] = int(order.size());
+      order.push_back(int(i));
+    }
+  for (auto &[key, params] : d.points)
+    pointSlot.emplace(key, int(pointSlot.size()) * 3);
+  enables.assign(order.size(), 1);
+  build();
+  runner = compile(model, "a model whose quantisation is switched by inputs");
+  rescale(d);
+  for (int unit : order)
+    setWeights(unit);
+  // All off: the float model itself.
+  enableOnly({});
+  for (const Sample &sample : samples)
+    references.push_back(runOn(sample));
+  enableOnly({order.begin(), order.end()});
+}
+
+void SwitchModel::build() {
+  for (const Part &p : parts)
+    if (std::find(outputs.begin(), outputs.end(), p.value) == outputs.end())
+      outputs.push_back(p.value);
+  model = withOutputs(graph, outputs);
+  GraphProto &out = *model.mutable_graph();
+  google::protobuf::RepeatedPtrField<NodeProto> nodes;
+  addInput(out, kScales, TensorProto::FLOAT,
+           {int64_t(std::max<size_t>(pointSlot.size() * 3, 1))});
+  addInput(out, kEnables, TensorProto::BOOL,
+           {int64_t(std::max<size_t>(order.size(), 1))});
+  std::vector<std::string> scale = addElements(
+      out, nodes, kScales, std::max<size_t>(pointSlot.size() * 3, 1));
+  std::vector<std::string> enable =
+      addElements(out, nodes, kEnables, std::max<size_t>(order.size(), 1));
+
+  std::set<std::string> weights;
+  std::map<Use, std::string> replaced; // what a node reads instead
+  std::map<std::string, std::vector<NodeProto>>
+      after; // nodes to add behind a value
+  for (int unit : order) {
+    const Unit &u = decisions.units[unit];
+    std::string name = "tessera.unit" + std::to_string(unit);
+    for (const Use &use : u.activations) {
+      const std::string &v = graph.node(use.node).input(use.input);
+      std::string read = name + "." + std::to_string(pointSlot.at({v, u.type}));
+      bool fresh = true;
+      for (auto &[other, text] : replaced)
+        fresh &= text != read;
+      replaced[use] = read;
+      if (fresh)
+        after[v].push_back(makeNode(
+            "Where",
+            {enable[slot[unit]],
+             "tessera.point" + std::to_string(pointSlot.at({v, u.type})), v},
+            {read}));
+    }
+    for (const WeightUse &w : u.weights) {
+      std::string input = name + ".weight" + std::to_string(w.use.input);
+      addInput(out, input, TensorProto::FLOAT, graph.floats(w.name)->dims);
+      replaced[w.use] = input;
+    }
+  }
+  for (auto &[key, at] : pointSlot) {
+    std::string stem = "tessera.point" + std::to_string(at);
+    std::vector<NodeProto> steps = {
+        makeNode("Div", {key.value, scale[at]}, {stem + ".d"}),
+        makeNode("Round", {stem + ".d"}, {stem + ".r"}),
+        makeNode("Max", {stem + ".r", scale[at + 1]}, {stem + ".l"}),
+        makeNode("Min", {stem + ".l", scale[at + 2]}, {stem + ".h"}),
+        makeNode("Mul", {stem + ".h", scale[at]}, {stem})};
+    auto &list = after[key.value];
+    list.insert(list.begin(), steps.begin(), steps.end());
+  }
+  auto flush = [&](const std::string &v) {
+    for (NodeProto &n : after[v])
+      *nodes.Add() = n;
+    after.erase(v);
+  };
+  for (auto &v : graph.graph().input())
+    flush(v.name());
+  for (int i = 0; i < graph.nodeCount(); ++i) {
+    NodeProto &n = *nodes.Add();
+    n = graph.node(i);
+    for (int k = 0; k < n.input_size(); ++k)
+      if (auto it = replaced.find({i, k}); it != replaced.end())
+        n.set_input(k, it->second);
+    for (auto &o : graph.node(i).output())
+      flush(o);
+  }
+  out.mutable_node()->Swap(&nodes);
+}
+
+void SwitchModel::rescale(const Decisions &d) {
+  decisions.points = d.points;
+  scales.assign(std::max<size_t>(pointSlot.size() * 3, 1), 1);
+  for (auto &[key, at] : pointSlot) {
+    Params p = decisions.points.at(key);
+    ActivationType type = activationType(key.type);
+    scales[at] = p.scale;
+    scales[at + 1] = float(type.low - p.zero);
+    scales[at + 2] = float(type.high - p.zero);
+  }
+  runner->set(kScales, makeTensor({int64_t(scales.size())}, scales));
+}
+
+void SwitchModel::setWeights(int unit) {
+  const Unit &u = decisions.units[unit];
+  bool on = enables[slot[unit]];
+  auto &kept = rounded[unit];
+  if (on && kept.empty())
+    for (auto &[use, q] : quantiseUnitWeights(graph, u, decisions)) {
+      FloatTensor t = dequantise(q);
+      kept.push_back(makeTensor(t.dims, t.values));
+    }
+  std::set<WeightUse> uses(u.weights.begin(), u.weights.end());
+  size_t k = 0;
+  for (const WeightUse &w : uses) {
+    FloatTensor t;
+    if (!on)
+      t = *graph.floats(w.name);
+    runner->set("tessera.unit" + std::to_string(unit) + ".weight" +
+                    std::to_string(w.use.input),
+                on ? kept[k++] : makeTensor(t.dims, t.values));
+  }
+}
+
+void SwitchModel::enable(int unit, bool on) {
+  uint8_t &now = enables[slot.at(unit)];
+  if (now == uint8_t(on))
+    return;
+  now = on;
+  setWeights(unit);
+}
+
+void SwitchModel::enableOnly(const std::set<int> &units) {
+  for (int unit : order)
+    enable(unit, units.count(unit) != 0);
+}
+
+PartValues SwitchModel::runOn(const Sample &sample) {
+  Tensor flags;
+  flags.type = TensorProto::BOOL;
+  flags.data = enables;
+  if (flags.data.empty())
+    flags.data.push_back(0);
+  flags.dims = {int64_t(flags.data.size())};
+  runner->set(kEnables, flags);
+  for (auto &[name, value] : sample)
+    runner->set(name, value);
+  return readParts(parts, outputs, runner->run());
+}
+
+std::vector<std::vector<double>> SwitchModel::measureEach() {
+  std::vector<std::vector<double>> each(parts.size());
+  for (size_t s = 0; s < samples.size(); ++s) {
+    PartValues got = runOn(samples[s]);
+    for (size_t k = 0; k < parts.size(); ++k)
+      each[k].push_back(signalToNoise(references[s][k], got[k]));
+  }
+  return each;
+}
+
+std::vector<double> SwitchModel::measure() {
+  std::vector<double> out;
+  for (auto &v : measureEach())
+    out.push_back(median(v));
+  return out;
+}
+
+double SwitchModel::robustWorst() {
+  double worst = 200;
+  for (auto &v : measureEach())
+    worst = std::min(worst, (median(v) + quantile(v, 0.1)) / 2);
+  return worst;
+}
+
+} // namespace tessera::quantise

@@ -1,0 +1,420 @@
+#include "passes/Quantise/WeightOnly.h"
+#include "compiler/Import/Model.h"
+#include "passes/Quantise/Blocks.h"
+#include "passes/Quantise/Prepare.h"
+#include "llvm/ADT/APFloat.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tessera::quantise {
+namespace {
+
+/// A product by a constant matrix, as the columns of [n][k].
+struct Matrix {
+  int unit = 0;
+  int64_t k = 0, n = 0;
+  std::vector<float> columns;
+};
+
+void addInt(NodeProto &n, const char *name, int64_t value) {
+  AttributeProto &a = *n.add_attribute();
+  a.set_name(name);
+  a.set_type(AttributeProto::INT);
+  a.set_i(value);
+}
+
+TensorProto makeBytes(const std::string &name, int32_t type,
+                      const std::vector<int64_t> &dims,
+                      const std::vector<uint8_t> &bytes) {
+  TensorProto t;
+  t.set_name(name);
+  t.set_data_type(type);
+  for (int64_t d : dims)
+    t.add_dims(d);
+  t.set_raw_data(bytes.data(), bytes.size());
+  return t;
+}
+
+/// Pairs of 4-bit integers in bytes, the first in the low half; a row at a
+/// time.
+std::vector<uint8_t> packPairs(const std::vector<uint8_t> &values, size_t row) {
+  std::vector<uint8_t> out;
+  for (size_t from = 0; from < values.size(); from += row)
+    for (size_t i = 0; i < row; i += 2)
+      out.push_back(uint8_t(values[from + i] |
+                            (i + 1 < row ? values[from + i + 1] : 0) << 4));
+  return out;
+}
+
+std::optional<Matrix> matrixOf(const Graph &g, const Unit &u, int index) {
+  const NodeProto &n = g.node(u.root);
+  bool gemm = n.op_type() == "Gemm";
+  if ((n.op_type() != "MatMul" && !gemm) || u.weights.size() != 1 ||
+      u.weights[0].use.input != 1)
+    return std::nullopt;
+  if (gemm && (g.attribute(u.root, "transA", int64_t(0)) ||
+               g.attribute(u.root, "alpha", 1.0f) != 1.0f ||
+               g.attribute(u.root, "beta", 1.0f) != 1.0f))
+    return std::nullopt;
+  FloatTensor w = *g.floats(u.weights[0].name);
+  if (w.dims.size() != 2)
+    return std::nullopt;
+  bool transposed = gemm && g.attribute(u.root, "transB", int64_t(0));
+  Matrix m = {
+      index, w.dims[transposed ? 1 : 0], w.dims[transposed ? 0 : 1], {}};
+  m.columns.resize(w.values.size());
+  for (int64_t c = 0; c < m.n; ++c)
+    for (int64_t r = 0; r < m.k; ++r)
+      m.columns[c * m.k + r] = w.values[transposed ? c * m.k + r : r * m.n + c];
+  return m;
+}
+
+class WeightRewriter {
+public:
+  explicit WeightRewriter(const Graph &g)
+      : g(g), model(g.model()), names(*model.mutable_graph()) {}
+
+  void replaceMatrix(const Unit &u, const BlockWeights &w) {
+    if (g.opset() >= 21)
+      replaceByBlocks(u, w);
+    else
+      replaceByMicrosoft(u, w);
+  }
+
+  void replaceChannels(const Unit &u, const WeightUse &use,
+                       const QuantisedWeights &q) {
+    std::string back = names.unique(use.name + "_dequantized"),
+                integer = names.unique(use.name + "_quantized"),
+                scale = names.unique(use.name + "_scale");
+    TensorProto t =
+        makeBytes(integer, TensorProto::INT8, q.dims,
+                  std::vector<uint8_t>(q.values.begin(), q.values.end()));
+    *graph().add_initializer() = t;
+    *graph().add_initializer() =
+        makeFloats(scale, {int64_t(q.scales.size())}, q.scales);
+    NodeProto n = makeNode("DequantizeLinear", {integer, scale}, back);
+    addInt(n, "axis", use.axis);
+    before.push_back(n);
+    reads[use.use] = back;
+  }
+
+  void replaceByHalf(const WeightUse &use) {
+    if (auto it = halves.find(use.name); it != halves.end()) {
+      reads[use.use] = it->second;
+      return;
+    }
+    FloatTensor w = *g.floats(use.name);
+    std::vector<uint8_t> bytes;
+    for (float v : w.values) {
+      llvm::APFloat f(v);
+      bool lost;
+      f.convert(llvm::APFloat::IEEEhalf(), llvm::APFloat::rmNearestTiesToEven,
+                &lost);
+      uint64_t bits = f.bitcastToAPInt().getZExtValue();
+      bytes.push_back(uint8_t(bits));
+      bytes.push_back(uint8_t(bits >> 8));
+    }
+    std::string half = names.unique(use.name + "_f16"),
+                back = names.unique(use.name + "_f32");
+    *graph().add_initializer() =
+        makeBytes(half, TensorProto::FLOAT16, w.dims, bytes);
+    NodeProto n = makeNode("Cast", {half}, back);
+    addInt(n, "to", TensorProto::FLOAT);
+    before.push_back(n);
+    reads[use.use] = halves[use.name] = back;
+  }
+
+  ModelProto finish() {
+    google::protobuf::RepeatedPtrField<NodeProto> nodes;
+    for (NodeProto &n : before)
+      *nodes.Add() = n;
+    for (int i = 0; i < g.nodeCount(); ++i) {
+      if (auto it = instead.find(i); it != instead.end()) {
+        for (NodeProto &n : it->second)
+          *nodes.Add() = n;
+        continue;
+      }
+      NodeProto &n = *nodes.Add();
+      n = g.node(i);
+      for (int k = 0; k < n.input_size(); ++k)
+        if (auto it = reads.find({i, k}); it != reads.end())
+          n.set_input(k, it->second);
+    }
+    graph().mutable_node()->Swap(&nodes);
+    removeUnused(model);
+    model.set_ir_version(
+        std::max<int64_t>(model.ir_version(), g.opset() >= 21 ? 10 : 7));
+    return std::move(model);
+  }
+
+private:
+  GraphProto &graph() { return *model.mutable_graph(); }
+
+  NodeProto makeNode(const std::string &op, std::vector<std::string> inputs,
+                     const std::string &output) {
+    NodeProto n;
+    n.set_op_type(op);
+    n.set_name(output + "_" + op);
+    for (auto &i : inputs)
+      n.add_input(i);
+    n.add_output(output);
+    return n;
+  }
+
+  void replaceByMicrosoft(const Unit &u, const BlockWeights &w) {
+    const NodeProto &old = g.node(u.root);
+    const std::string &name = u.weights[0].name;
+    std::string b = names.unique(name + "_blocks"),
+                scale = names.unique(name + "_scales"),
+                zero = names.unique(name + "_zero_points");
+    bool four = w.options.bits == 4;
+    std::vector<uint8_t> bytes =
+        four ? packPairs(w.values, size_t(w.options.block)) : w.values;
+    *graph().add_initializer() =
+        makeBytes(b, TensorProto::UINT8,
+                  {w.n, w.blocks, w.options.block * w.options.bits / 8}, bytes);
+    *graph().add_initializer() = makeFloats(scale, {w.n, w.blocks}, w.scales);
+    std::vector<std::string> inputs = {old.input(0), b, scale};
+    if (!w.options.symmetric) {
+      std::vector<uint8_t> zeros =
+          four ? packPairs(w.zeros, size_t(w.blocks)) : w.zeros;
+      *graph().add_initializer() =
+          makeBytes(zero, TensorProto::UINT8,
+                    {w.n, four ? (w.blocks + 1) / 2 : w.blocks}, zeros);
+      inputs.push_back(zero);
+    }
+    bool bias = old.op_type() == "Gemm" && old.input_size() > 2 &&
+                !old.input(2).empty();
+    std::string product =
+        bias ? names.unique(old.output(0) + "_product") : old.output(0);
+    NodeProto n = makeNode("MatMulNBits", inputs, product);
+    n.set_name(old.name().empty() ? n.name() : old.name());
+    n.set_domain("com.microsoft");
+    addInt(n, "K", w.k);
+    addInt(n, "N", w.n);
+    addInt(n, "bits", w.options.bits);
+    addInt(n, "block_size", w.options.block);
+    instead[u.root].push_back(n);
+    if (bias)
+      instead[u.root].push_back(
+          makeNode("Add", {product, old.input(2)}, old.output(0)));
+    for (auto &import : model.opset_import())
+      if (import.domain() == "com.microsoft")
+        return;
+    auto *import = model.add_opset_import();
+    import->set_domain("com.microsoft");
+    import->set_version(1);
+  }
+
+  void replaceByBlocks(const Unit &u, const BlockWeights &w) {
+    const NodeProto &old = g.node(u.root);
+    const std::string &name = u.weights[0].name;
+    bool transposed =
+        old.op_type() == "Gemm" && g.attribute(u.root, "transB", int64_t(0));
+    bool four = w.options.bits == 4;
+    int64_t rows = transposed ? w.n : w.k, columns = transposed ? w.k : w.n,
+            padded = w.blocks * w.options.block;
+    std::vector<uint8_t> values, zeros;
+    std::vector<float> scales;
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t c = 0; c < columns; ++c)
+        values.push_back(
+            w.values[transposed ? r * padded + c : c * padded + r]);
+    for (int64_t r = 0; r < (transposed ? w.n : w.blocks); ++r)
+      for (int64_t c = 0; c < (transposed ? w.blocks : w.n); ++c) {
+        int64_t at = transposed ? r * w.blocks + c : c * w.blocks + r;
+        scales.push_back(w.scales[at]);
+        zeros.push_back(w.zeros[at]);
+      }
+    std::vector<int64_t> shape = transposed
+                                     ? std::vector<int64_t>{w.n, w.blocks}
+                                     : std::vector<int64_t>{w.blocks, w.n};
+    std::string integer = names.unique(name + "_quantized"),
+                scale = names.unique(name + "_scale"),
+                zero = names.unique(name + "_zero_point"),
+                back = names.unique(name + "_dequantized");
+    int32_t type = four ? TensorProto::UINT4 : TensorProto::UINT8;
+    *graph().add_initializer() =
+        makeBytes(integer, type, {rows, columns},
+                  four ? packPairs(values, values.size()) : values);
+    *graph().add_initializer() = makeFloats(scale, shape, scales);
+    *graph().add_initializer() = makeBytes(
+        zero, type, shape, four ? packPairs(zeros, zeros.size()) : zeros);
+    NodeProto n = makeNode("DequantizeLinear", {integer, scale, zero}, back);
+    addInt(n, "axis", transposed ? 1 : 0);
+    addInt(n, "block_size", w.options.block);
+    before.push_back(n);
+    reads[u.weights[0].use] = back;
+  }
+
+  const Graph &g;
+  ModelProto model;
+  onnx_import::NameSet names;
+  std::vector<NodeProto> before;
+  std::map<Use, std::string> reads;
+  std::map<std::string, std::string> halves;
+  std::map<int, std::vector<NodeProto>> instead;
+};
+
+/// Second moments of the inputs of matrix products.
+/// `round` is applied to every element of a value first.
+std::map<std::string, SecondMoments>
+measure(const Graph &g, const std::vector<std::string> &values,
+        const SampleSource &samples, const CompileFunction &compile,
+        const Progress &progress,
+        const std::function<void(const std::string &, std::vector<float> &)>
+            &round = {}) {
+  std::map<std::string, SecondMoments> out;
+  auto runner =
+      compile(withOutputs(g, values),
+              "the float model with the inputs of its products as outputs");
+  for (size_t s = 0; s < samples.count; ++s) {
+    if (progress)
+      progress("measuring inputs", s, samples.count);
+    for (auto &[name, value] : samples.get(s))
+      runner->set(name, value);
+    std::vector<View> views = runner->run();
+    for (size_t k = 0; k < values.size(); ++k)
+      if (views[k].type == TensorProto::FLOAT && !views[k].dims.empty() &&
+          views[k].dims.back() > 0) {
+        std::vector<float> x(views[k].floats(),
+                             views[k].floats() + views[k].count());
+        if (round)
+          round(values[k], x);
+        out[values[k]].add(x.data(), views[k].count() / views[k].dims.back(),
+                           views[k].dims.back());
+      }
+  }
+  return out;
+}
+
+} // namespace
+
+WeightOnlyResult quantiseWeightsOnly(ModelProto proto,
+                                     const SampleSource &source,
+                                     const CompileFunction &compile,
+                                     const WeightOnlyOptions &options) {
+  WeightOnlyResult result;
+  result.originalOpset = raiseOpset(proto);
+  foldWeights(proto, compile);
+  if (options.form != WeightOnlyOptions::Half)
+    foldBatchNorms(proto);
+  removeUnused(proto);
+  auto declared = proto.graph().input();
+  Sample first = source.get(0);
+  if (source.count == 1 || source.get(source.count - 1).begin()->second.dims ==
+                               first.begin()->second.dims)
+    fixInputs(proto, first);
+  Graph g(proto);
+  std::vector<Unit> units = findUnits(g);
+  WeightRewriter rewriter(g);
+  std::vector<Matrix> matrices;
+  std::vector<std::string> inputs;
+  for (size_t i = 0; i < units.size(); ++i) {
+    result.macs += units[i].macs;
+    if (options.form != WeightOnlyOptions::Half)
+      if (auto m = matrixOf(g, units[i], int(i))) {
+        matrices.push_back(std::move(*m));
+        inputs.push_back(g.node(units[i].root).input(0));
+      }
+  }
+  std::sort(inputs.begin(), inputs.end());
+  inputs.erase(std::unique(inputs.begin(), inputs.end()), inputs.end());
+  std::map<std::string, SecondMoments> moments;
+  if (options.feedback && !inputs.empty())
+    moments = measure(g, inputs, source, compile, options.calibration.progress);
+  BlockOptions block{options.form == WeightOnlyOptions::Int4 ? 4 : 8,
+                     options.block, options.symmetric};
+  size_t next = 0;
+  for (size_t i = 0; i < units.size(); ++i) {
+    const Unit &u = units[i];
+    if (u.weights.empty())
+      continue;
+    result.covered += u.macs;
+    result.weights += int(u.weights.size());
+    if (next < matrices.size() && matrices[next].unit == int(i)) {
+      Matrix &m = matrices[next++];
+      if (options.calibration.progress)
+        options.calibration.progress("rounding weights", next, matrices.size());
+      rewriter.replaceMatrix(u, quantiseBlocks(m.columns, m.k, m.n,
+                                               moments[g.node(u.root).input(0)],
+                                               block));
+      continue;
+    }
+    for (const WeightUse &w : u.weights) {
+      if (options.form == WeightOnlyOptions::Half)
+        rewriter.replaceByHalf(w);
+      else
+        rewriter.replaceChannels(
+            u, w, quantiseWeights(*g.floats(w.name), w.axis, true));
+    }
+  }
+  if (!result.weights)
+    throw Refusal("nothing to quantise: no product of the main graph has "
+                  "constant weights of type float");
+  result.model = rewriter.finish();
+  result.parts = findParts(g, {});
+  std::vector<Sample> samples;
+  for (size_t i = 0; i < std::min<size_t>(source.count, 8); ++i)
+    samples.push_back(
+        source.get(i * source.count / std::min<size_t>(source.count, 8)));
+  result.verified =
+      verifyModel(g, result.model, result.parts, samples, compile);
+  *result.model.mutable_graph()->mutable_input() = declared;
+  return result;
+}
+
+void roundWithFeedback(const Graph &g, const SampleSource &samples,
+                       const CompileFunction &compile, const Progress &progress,
+                       Decisions &d) {
+  std::vector<Matrix> matrices;
+  std::set<std::string> inputs;
+  std::map<std::string, int32_t> types;
+  for (size_t i = 0; i < d.units.size(); ++i) {
+    const Unit &u = d.units[i];
+    auto m = u.quantised && u.kind == UnitKind::Mac ? matrixOf(g, u, int(i))
+                                                    : std::nullopt;
+    const std::string &x = g.node(u.root).input(0);
+    if (!m || g.producer(x) < 0 || m->k > 8192)
+      continue;
+    matrices.push_back(std::move(*m));
+    inputs.insert(x);
+    types.emplace(x, u.type);
+  }
+  if (matrices.empty())
+    return;
+  auto moments =
+      measure(g, {inputs.begin(), inputs.end()}, samples, compile, progress,
+              [&](const std::string &v, std::vector<float> &x) {
+                ActivationType type = activationType(types[v]);
+                Params p = d.points.at({v, types[v]});
+                for (float &e : x)
+                  e = fakeQuantise(e, p, type);
+              });
+  for (const Matrix &m : matrices) {
+    const Unit &u = d.units[m.unit];
+    const WeightUse &use = u.weights[0];
+    BlockWeights rows = quantiseBlocks(
+        m.columns, m.k, m.n, moments[g.node(u.root).input(0)], {8, m.k, true});
+    QuantisedWeights q = {g.floats(use.name)->dims, use.axis,
+                          std::vector<int8_t>(m.columns.size()),
+                          std::vector<float>(size_t(m.n))};
+    bool transposed = use.axis == 0;
+    for (int64_t c = 0; c < m.n; ++c) {
+      // A scale is positive; its sign goes to the integers, of which -128 is
+      // not one.
+      float sign = rows.scales[c] < 0 ? -1.0f : 1.0f;
+      q.scales[c] = std::fabs(rows.scales[c]);
+      for (int64_t r = 0; r < m.k; ++r) {
+        float v =
+            sign * float(int(rows.values[c * m.k + r]) - int(rows.zeros[c]));
+        q.values[transposed ? c * m.k + r : r * m.n + c] =
+            int8_t(std::clamp(v, -127.0f, 127.0f));
+      }
+    }
+    d.rounded[use] = std::move(q);
+  }
+}
+
+} // namespace tessera::quantise

@@ -1,0 +1,154 @@
+#!/usr/bin/env python3
+"""Post-training quantisation of public models: onnxruntime runs what `tessera quantize` wrote, with its optimisations off, beside the float model.
+
+usage: quantize.py [--build DIR] [-v] [ID ...]
+
+Samples are seeded and smooth, as pictures are; calibration and evaluation share none. Checked: the signal-to-noise ratio of every output, that products
+read integers, that activations keep their nodes, that the same bytes come out twice, that int16 activations are no worse; and refusals.
+"""
+import argparse
+import os
+import sys
+import tempfile
+
+import numpy as np
+import onnx
+from onnx import TensorProto as T, helper as h, numpy_helper as nh
+
+import fetch
+from harness import Fault, Refused, Tally, Tools, oracle
+
+# Floors in dB of the worst output's median, a few below what was measured.
+MODELS = {"dscnn_kws": (28, 45), "ppocr_cls": (20, 40), "blazeface_front_128": (14, 24)}
+PRODUCTS = {"Conv", "ConvTranspose", "MatMul", "Gemm"}
+
+
+def smooth(shape, rng):
+    """Waves of low frequency over the last two axes that are long."""
+    out = np.zeros(shape)
+    axes = [i for i, d in enumerate(shape) if d > 4] or [len(shape) - 1]
+    for _ in range(12):
+        wave = np.zeros(shape)
+        for a in axes:
+            grid = [1] * len(shape)
+            grid[a] = shape[a]
+            wave = wave + rng.uniform(0, 6) * np.linspace(0, 2 * np.pi, shape[a]).reshape(grid)
+        channel = rng.standard_normal([d if i not in axes else 1 for i, d in enumerate(shape)])
+        out += channel * np.cos(wave + rng.uniform(0, 6))
+    return (out / 4 + 0.05 * rng.standard_normal(shape)).astype(np.float32)
+
+
+def samples(model, count, seed):
+    rng = np.random.Generator(np.random.PCG64(seed))
+    initial = {t.name for t in model.graph.initializer}
+    inputs = [(i.name, [d.dim_value or 1 for d in i.type.tensor_type.shape.dim]) for i in model.graph.input if i.name not in initial]
+    return [{name: smooth(shape, rng) for name, shape in inputs} for _ in range(count)]
+
+
+def snr(want, got):
+    noise = ((want - got).astype(np.float64) ** 2).sum()
+    return 200.0 if noise == 0 else float(10 * np.log10((want.astype(np.float64) ** 2).sum() / noise))
+
+
+def worst(float_path, quantised_path, feeds):
+    a, b = oracle(float_path), oracle(quantised_path)
+    each = [[snr(x, y) for x, y in zip(a.run(None, f), b.run(None, f))] for f in feeds]
+    return min(np.median(np.array(each), axis=0))
+
+
+def check_structure(before, after):
+    made = {o: n for n in after.graph.node for o in n.output}
+    integers = total = 0
+    for n in after.graph.node:
+        if n.op_type in PRODUCTS:
+            total += 1
+            integers += all(v in made and made[v].op_type == "DequantizeLinear" for v in n.input[:2])
+    if integers < 0.8 * total:
+        raise Fault(f"{integers} of {total} products read integers")
+    for op in ("Relu", "Clip"):
+        a, b = (sum(n.op_type == op for n in m.graph.node) for m in (before, after))
+        if a != b:
+            raise Fault(f"{a} {op} nodes became {b}")
+    if [o.SerializeToString() for o in before.graph.output] != [o.SerializeToString() for o in after.graph.output]:
+        raise Fault("the outputs are declared otherwise")
+
+
+def check_model(tools, ident):
+    path = os.path.join(fetch.MODELS, ident + ".onnx")
+    model = onnx.load(path)
+    with tempfile.TemporaryDirectory() as tmp:
+        for i, f in enumerate(samples(model, 12, 1)):
+            np.savez(f"{tmp}/{i:02}.npz", **f)
+        tools.call([tools.tessera, "quantize", path, "--calib", tmp, "-o", f"{tmp}/a.onnx", "--cache", f"{tmp}/ranges"])
+        tools.call([tools.tessera, "quantize", path, "--calib", tmp, "-o", f"{tmp}/b.onnx", "--cache", f"{tmp}/ranges"])
+        if open(f"{tmp}/a.onnx", "rb").read() != open(f"{tmp}/b.onnx", "rb").read():
+            raise Fault("other bytes the second time, from the kept ranges")
+        check_structure(model, onnx.load(f"{tmp}/a.onnx"))
+        feeds, floors = samples(model, 12, 2), MODELS[ident]
+        tools.call([tools.tessera, "quantize", path, "--calib", tmp, "-o", f"{tmp}/wide.onnx", "--scheme", "16x8", "--cache", f"{tmp}/ranges"])
+        narrow, wide = worst(path, f"{tmp}/a.onnx", feeds), worst(path, f"{tmp}/wide.onnx", feeds)
+        if narrow < floors[0] or wide < floors[1] or wide < narrow:
+            raise Fault(f"8x8 {narrow:.1f} dB, 16x8 {wide:.1f} dB; floors {floors}")
+        return f"8x8 {narrow:.1f} dB, 16x8 {wide:.1f} dB"
+
+
+def product(tmp, opset):
+    rng = np.random.Generator(np.random.PCG64(3))
+    w = nh.from_array(rng.standard_normal((64, 24)).astype(np.float32), "w")
+    g = h.make_graph([h.make_node("MatMul", ["x", "w"], ["y"], name="product")], "g", [h.make_tensor_value_info("x", T.FLOAT, ["n", 64])],
+                     [h.make_tensor_value_info("y", T.FLOAT, ["n", 24])], [w])
+    m = h.make_model(g, opset_imports=[h.make_opsetid("", opset)], ir_version=10)
+    onnx.save(m, f"{tmp}/m.onnx")
+    base = rng.standard_normal((8, 64)).astype(np.float32)
+    for i in range(8):
+        np.save(f"{tmp}/{i}.npy", (rng.standard_normal((40, 8)) @ base + 0.2 * rng.standard_normal((40, 64))).astype(np.float32))
+    return f"{tmp}/m.onnx", [{"x": (rng.standard_normal((40, 8)) @ base).astype(np.float32)}]
+
+
+def check_weights(tools, opset):
+    """Blocks of four bits: error feedback beats rounding to nearest, in each of the two forms; with zero points as well."""
+    with tempfile.TemporaryDirectory() as tmp:
+        path, feeds = product(tmp, opset)
+        calib = f"{tmp}/c"
+        os.mkdir(calib)
+        for i in range(8):
+            os.rename(f"{tmp}/{i}.npy", f"{calib}/{i}.npy")
+        for extra in ([], ["--asymmetric"]):
+            got = []
+            for more in ([], ["--nearest"]):
+                tools.call([tools.tessera, "quantize", path, "--calib", calib, "-o", f"{tmp}/q.onnx", "--scheme", "w4", *extra, *more])
+                ops = {n.op_type for n in onnx.load(f"{tmp}/q.onnx").graph.node}
+                if ("MatMulNBits" in ops) != (opset < 21):
+                    raise Fault(f"operators {sorted(ops)} in operator set {opset}")
+                got.append(worst(path, f"{tmp}/q.onnx", feeds))
+            if got[0] < got[1] + 3:
+                raise Fault(f"{extra}: {got[0]:.1f} dB with feedback, {got[1]:.1f} dB without")
+        for scheme, floor in (("w8", 40), ("f16", 60)):
+            tools.call([tools.tessera, "quantize", path, "--calib", calib, "-o", f"{tmp}/q.onnx", "--scheme", scheme])
+            if (dB := worst(path, f"{tmp}/q.onnx", feeds)) < floor:
+                raise Fault(f"{scheme}: {dB:.1f} dB, at least {floor}")
+
+
+def main():
+    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ap.add_argument("ids", nargs="*")
+    ap.add_argument("--build")
+    ap.add_argument("-v", "--verbose", action="store_true")
+    a = ap.parse_args()
+    tools, tally = Tools(a.build), Tally(a.verbose)
+    for ident in a.ids or MODELS:
+        if not os.path.exists(os.path.join(fetch.MODELS, ident + ".onnx")):
+            tally.skip(ident, "the model is not there")
+            continue
+        try:
+            tally.ok(ident, check_model(tools, ident))
+        except (Fault, Refused) as why:
+            tally.fail(ident, why)
+    if not a.ids:
+        for opset in (17, 21):
+            tally.attempt(f"weights_{opset}", check_weights, tools, opset, faults=(Fault, Refused))
+    return tally.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,14 @@
+// Models compiled by our own compiler and run in this process, for
+// quantisation.
+#ifndef TESSERA_TOOLS_TESSERA_MODELRUNNER_H
+#define TESSERA_TOOLS_TESSERA_MODELRUNNER_H
+
+#include "passes/Quantise/Runner.h"
+
+namespace tessera::tool {
+
+/// Compiles a model for this machine and opens it. `dims` are texts of --dim.
+quantise::CompileFunction makeCompileFunction(std::vector<std::string> dims);
+
+} // namespace tessera::tool
+#endif

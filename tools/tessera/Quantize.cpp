@@ -1,0 +1,318 @@
+// `tessera quantize`: a float model and calibration samples in, the same model
+// with QuantizeLinear and DequantizeLinear out.
+#include "passes/Quantise/Prepare.h"
+#include "passes/Quantise/Quantise.h"
+#include "passes/Quantise/Report.h"
+#include "passes/Quantise/WeightOnly.h"
+#include "tools/tessera/Commands.h"
+#include "tools/tessera/ModelRunner.h"
+#include "tools/tessera/Samples.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/BLAKE3.h"
+#include "llvm/Support/FileSystem.h"
+
+#include <cstdio>
+#include <unistd.h>
+
+namespace tessera::tool {
+namespace {
+
+using namespace quantise;
+using quantise::Unit; // not the target's
+
+struct Arguments {
+  std::string model, calib, output,
+      scheme = "8x8", ranges = "auto", islands = "auto", coverage = "auto",
+      activations = "int8", cache, floatMacs = "5%", recipe, report;
+  std::vector<std::string> dims;
+  double percentile = 99.99;
+  size_t samples = 0;
+  int64_t block = 32;
+  bool quiet = false, asymmetric = false, nearest = false;
+};
+
+Progress progress() {
+  if (!isatty(2))
+    return {};
+  return [](const std::string &what, size_t done, size_t all) {
+    fprintf(stderr, "\r\033[K%s %zu/%zu", what.c_str(), done, all);
+    fflush(stderr);
+  };
+}
+void endLine() {
+  if (isatty(2))
+    fprintf(stderr, "\r\033[K");
+}
+
+void printHazards(const std::vector<Hazard> &hazards) {
+  endLine();
+  for (const Hazard &h : hazards) {
+    std::string nodes;
+    for (size_t i = 0; i < h.nodes.size() && i < 4; ++i)
+      nodes += (i ? ", " : "") + h.nodes[i];
+    if (h.nodes.size() > 4)
+      nodes += " and " + std::to_string(h.nodes.size() - 4) + " more";
+    fprintf(stderr, "warning: %s%s%s: %s; %s\n", h.kind.c_str(),
+            nodes.empty() ? "" : ": ", nodes.c_str(), h.text.c_str(),
+            h.remedy.c_str());
+  }
+}
+
+void printSummary(const Arguments &a, const QuantiseResult &r) {
+  endLine();
+  size_t quantised = 0, floating = 0;
+  for (const Unit &u : r.decisions.units)
+    (u.quantised ? quantised : floating)++;
+  for (const IslandStep &s : r.islands.steps)
+    fprintf(stderr, "float island: %s (worst part %.1f dB with it)\n",
+            r.decisions.units[s.unit].name.c_str(), s.worst);
+  for (size_t k = 0; k < r.parts.size(); ++k)
+    fprintf(stderr, "%s: %.1f dB on calibration samples\n",
+            r.parts[k].name.c_str(), r.verified[k]);
+  fprintf(stderr,
+          "%s: %zu units quantised, %zu float (%zu islands), %.1f %% of "
+          "multiply-accumulates in integers, ranges by %s\n",
+          a.output.c_str(), quantised, floating, r.islands.steps.size(),
+          r.macs > 0 ? 100 * r.integerMacs / r.macs : 0,
+          rangeMethodName(r.ranges));
+}
+
+bool parsePercent(const std::string &text, double &share) {
+  char *end = nullptr;
+  double v = std::strtod(text.c_str(), &end);
+  bool percent = *end == '%';
+  if (end == text.c_str() || (percent ? end[1] : end[0]) || !(v >= 0) ||
+      v > (percent ? 100 : 1))
+    return false;
+  share = percent ? v / 100 : v;
+  return true;
+}
+
+/// Options from words; a usage error or 0.
+int readOptions(const Arguments &a, QuantiseOptions &o) {
+  o.activations = a.scheme == "16x8"         ? TensorProto::INT16
+                  : a.activations == "uint8" ? TensorProto::UINT8
+                                             : TensorProto::INT8;
+  o.coverage = a.coverage == "all"        ? Coverage::All
+               : a.coverage == "products" ? Coverage::Products
+                                          : Coverage::Auto;
+  if (a.ranges != "auto")
+    o.ranges = parseRangeMethod(a.ranges);
+  o.percentile = a.percentile;
+  o.feedback = !a.nearest;
+  o.progress = o.calibration.progress = o.islands.progress = progress();
+  o.calibration.cacheFile = a.cache;
+  if (a.islands != "auto") {
+    char *end = nullptr;
+    long n = std::strtol(a.islands.c_str(), &end, 10);
+    if (*end || a.islands.empty() || n < 0 || n > 100000)
+      return fail("--islands needs a number or auto, not '" + a.islands + "'",
+                  exitUsage);
+    o.islands.most = int(n);
+  }
+  if (!parsePercent(a.floatMacs, o.islands.floatMacs))
+    return fail("--float-macs needs a share such as 5% or 0.05, not '" +
+                    a.floatMacs + "'",
+                exitUsage);
+  return 0;
+}
+
+std::string digest(const std::string &bytes) {
+  llvm::BLAKE3 hash;
+  hash.update(bytes);
+  auto d = hash.final();
+  return llvm::toHex(llvm::ArrayRef<uint8_t>(d.data(), d.size()),
+                     /*LowerCase=*/true);
+}
+
+int writeModel(const ModelProto &model, const std::string &path) {
+  std::string bytes, pending = path + ".pending";
+  if (!model.SerializeToString(&bytes))
+    return fail(
+        "the quantised model is of 2 GB or more and has no single-file form");
+  FILE *file = fopen(pending.c_str(), "wb");
+  bool good =
+      file && fwrite(bytes.data(), 1, bytes.size(), file) == bytes.size();
+  if (file)
+    good &= fclose(file) == 0;
+  if (!good || rename(pending.c_str(), path.c_str())) {
+    std::string why = strerror(errno);
+    remove(pending.c_str());
+    return fail("cannot write '" + path + "': " + why);
+  }
+  return exitDone;
+}
+
+int writeText(const std::string &path, const std::string &text) {
+  FILE *file = fopen(path.c_str(), "wb");
+  bool good = file && fwrite(text.data(), 1, text.size(), file) == text.size();
+  if (file)
+    good &= fclose(file) == 0;
+  return good ? exitDone
+              : fail("cannot write '" + path + "': " + strerror(errno));
+}
+
+int writeReport(const QuantiseResult &r, const std::string &folder) {
+  if (auto error = llvm::sys::fs::create_directories(folder))
+    return fail("cannot make folder '" + folder + "': " + error.message());
+  for (auto &[name, text] :
+       {std::pair<const char *, std::string>{"report.json", reportJson(r)},
+        {"layers.csv", layersCsv(r)},
+        {"layers.svg", layersSvg(r)}})
+    if (int status = writeText(folder + "/" + name, text))
+      return status;
+  return exitDone;
+}
+
+int runWeightOnly(const Arguments &a, ModelProto model,
+                  const SampleSource &samples) {
+  WeightOnlyOptions options;
+  options.form = a.scheme == "w4"   ? WeightOnlyOptions::Int4
+                 : a.scheme == "w8" ? WeightOnlyOptions::Int8
+                                    : WeightOnlyOptions::Half;
+  options.block = a.block;
+  options.symmetric = !a.asymmetric;
+  options.feedback = !a.nearest;
+  options.calibration.progress = progress();
+  WeightOnlyResult r = quantiseWeightsOnly(
+      std::move(model), samples, makeCompileFunction(a.dims), options);
+  int status = writeModel(r.model, a.output);
+  if (status || a.quiet)
+    return status;
+  endLine();
+  for (size_t k = 0; k < r.parts.size(); ++k)
+    fprintf(stderr, "%s: %.1f dB on calibration samples\n",
+            r.parts[k].name.c_str(), r.verified[k]);
+  fprintf(
+      stderr, "%s: %d weights replaced, in %.1f %% of multiply-accumulates\n",
+      a.output.c_str(), r.weights, r.macs > 0 ? 100 * r.covered / r.macs : 0);
+  return status;
+}
+
+int run(const Arguments &a) {
+  QuantiseOptions options;
+  if (int status = readOptions(a, options))
+    return status;
+  try {
+    if (!a.recipe.empty())
+      options.recipe = readRecipe(a.recipe);
+    ModelProto model = loadOriginal(a.model);
+    std::string dataHash;
+    SampleSource samples = openSamples(a.calib, model, a.samples, dataHash);
+    if (a.scheme != "8x8" && a.scheme != "16x8" &&
+        (!a.recipe.empty() || !a.report.empty()))
+      return fail(
+          "--recipe and --report are of the schemes 8x8 and 16x8, not of " +
+              a.scheme,
+          exitUsage);
+    if (a.scheme != "8x8" && a.scheme != "16x8")
+      return runWeightOnly(a, std::move(model), samples);
+    options.calibration.key = digest(model.SerializeAsString() + dataHash +
+                                     std::to_string(samples.count));
+    QuantiseResult result = quantise::quantise(
+        std::move(model), samples, makeCompileFunction(a.dims), options,
+        [&](const std::vector<Hazard> &hazards) {
+          if (!a.quiet)
+            printHazards(hazards);
+        });
+    int status = writeModel(result.emitted.model, a.output);
+    if (!status && !a.report.empty())
+      status = writeReport(result, a.report);
+    if (!status && !a.quiet)
+      printSummary(a, result);
+    return status;
+  } catch (const Refusal &e) {
+    int status = fail(e.what());
+    for (auto &note : e.notes)
+      fprintf(stderr, "note: %s\n", note.c_str());
+    return status;
+  }
+}
+
+} // namespace
+
+void addQuantize(CLI::App &app, int &status) {
+  auto a = std::make_shared<Arguments>();
+  CLI::App *command = app.add_subcommand(
+      "quantize", "Quantise a float model with calibration samples: standard "
+                  "QDQ in the original model");
+  command->add_option("MODEL", a->model, "ONNX model (binary or text form)")
+      ->required();
+  command
+      ->add_option("--calib", a->calib,
+                   "Samples: a folder of sub-folders (NAME.npy or 0.npy, ...), "
+                   "of .npz files, or for one input of\n"
+                   ".npy or .pb files; or one .npz with arrays calib/NAME "
+                   "stacked along the first axis")
+      ->required();
+  command->add_option("-o,--output", a->output, "Model to write")->required();
+  command
+      ->add_option("--scheme", a->scheme,
+                   "Activations x weights: 8x8, 16x8; weights alone: w4, w8 "
+                   "(blocks), f16")
+      ->check(CLI::IsMember({"8x8", "16x8", "w4", "w8", "f16"}))
+      ->capture_default_str();
+  command
+      ->add_option("--block", a->block,
+                   "Weights that share a scale, for w4 and w8")
+      ->check(CLI::IsMember({16, 32, 64, 128, 256}))
+      ->capture_default_str();
+  command->add_flag("--asymmetric", a->asymmetric,
+                    "Blocks of w4 and w8 get a zero point");
+  command->add_flag("--nearest", a->nearest,
+                    "Round each weight of matrix products by itself: no error "
+                    "feedback from the samples");
+  command
+      ->add_option("--activations", a->activations, "Type of 8-bit activations")
+      ->check(CLI::IsMember({"int8", "uint8"}))
+      ->capture_default_str();
+  command
+      ->add_option("--ranges", a->ranges,
+                   "How ranges are taken; auto tries all on the samples")
+      ->check(CLI::IsMember({"auto", "minmax", "percentile", "entropy", "mse"}))
+      ->capture_default_str();
+  command
+      ->add_option("--percentile", a->percentile,
+                   "Share of values inside the range, for percentile")
+      ->check(CLI::Range(90.0, 100.0))
+      ->capture_default_str();
+  command
+      ->add_option("--coverage", a->coverage,
+                   "products: only Conv, MatMul, Gemm and their kind; all: "
+                   "what lies between them as well;\n"
+                   "auto: products for transformers, else all")
+      ->check(CLI::IsMember({"auto", "products", "all"}))
+      ->capture_default_str();
+  command
+      ->add_option("--islands", a->islands,
+                   "Units that stay float where they cost the most accuracy: a "
+                   "number, or auto")
+      ->capture_default_str();
+  command
+      ->add_option("--float-macs", a->floatMacs,
+                   "Share of multiply-accumulates that islands may take")
+      ->capture_default_str();
+  command->add_option("--samples", a->samples,
+                      "Use at most that many samples (0: all)");
+  command->add_option(
+      "--recipe", a->recipe,
+      "YAML file of rules: operator: Conv and/or name: /head/*, then keep: "
+      "float|integer,\n"
+      "scheme: 8x8|u8x8|16x8, ranges: minmax|percentile|entropy|mse; the last "
+      "that matches wins");
+  command->add_option("--report", a->report,
+                      "Folder for report.json, layers.csv and layers.svg: "
+                      "hazards, scales, error of each layer alone");
+  command->add_option("--cache", a->cache,
+                      "File that keeps measured ranges; an interrupted "
+                      "calibration resumes from it");
+  command->add_option("--dim", a->dims, "As for compile");
+  command->add_flag("-q,--quiet", a->quiet, "No lint and no summary");
+  command->footer("Example:\n  tessera quantize mobilenet.onnx --calib "
+                  "samples/ -o mobilenet_int8.onnx\n"
+                  "  tessera quantize detector.onnx --calib samples -o "
+                  "detector_int8.onnx --islands 4 --float-macs 2%");
+  command->callback([=, &status] { status = run(*a); });
+}
+
+} // namespace tessera::tool
