@@ -49,13 +49,15 @@ private:
     r.name = reader.text("name", false);
     if (node.kind == yaml::Node::Mapping && r.op.empty() && r.name.empty())
       faults.add(node.at, "rule: needs an operator, a name or both");
-    if (auto *keep = reader.optional("keep")) {
+    const yaml::Node *keep = reader.optional("keep"),
+                     *scheme = reader.optional("scheme");
+    if (keep) {
       if (keep->text != "float" && keep->text != "integer")
         faults.add(keep->at,
                    "keep: '" + keep->text + "' is neither float nor integer");
       r.floating = keep->text == "float";
     }
-    if (auto *scheme = reader.optional("scheme")) {
+    if (scheme) {
       static const std::map<std::string, int32_t> schemes = {
           {"8x8", TensorProto::INT8},
           {"u8x8", TensorProto::UINT8},
@@ -67,8 +69,9 @@ private:
       else
         r.type = it->second;
     }
-    r.ranges = ranges(reader.optional("ranges"));
-    if (node.kind == yaml::Node::Mapping && !r.floating && !r.type && !r.ranges)
+    const yaml::Node *method = reader.optional("ranges");
+    r.ranges = ranges(method);
+    if (node.kind == yaml::Node::Mapping && !keep && !scheme && !method)
       faults.add(node.at,
                  "rule: says nothing; it needs keep, scheme or ranges");
     return r;

@@ -19,7 +19,8 @@ import fetch
 from harness import Fault, Refused, Tally, Tools, oracle
 
 # Floors in dB of the worst output's median, a few below what was measured.
-MODELS = {"dscnn_kws": (28, 45), "ppocr_cls": (20, 40), "blazeface_front_128": (14, 24)}
+MODELS = {"dscnn_kws": (42, 44), "ppocr_cls": (20, 30), "blazeface_front_128": (11, 17)}
+SHAPES = {"ppocr_cls": {"x": [1, 3, 48, 192]}}
 PRODUCTS = {"Conv", "ConvTranspose", "MatMul", "Gemm"}
 
 
@@ -38,10 +39,11 @@ def smooth(shape, rng):
     return (out / 4 + 0.05 * rng.standard_normal(shape)).astype(np.float32)
 
 
-def samples(model, count, seed):
+def samples(ident, model, count, seed):
     rng = np.random.Generator(np.random.PCG64(seed))
     initial = {t.name for t in model.graph.initializer}
-    inputs = [(i.name, [d.dim_value or 1 for d in i.type.tensor_type.shape.dim]) for i in model.graph.input if i.name not in initial]
+    inputs = [(i.name, [max(d.dim_value, 1) for d in i.type.tensor_type.shape.dim]) for i in model.graph.input if i.name not in initial]
+    inputs = [(name, SHAPES.get(ident, {}).get(name, shape)) for name, shape in inputs]
     return [{name: smooth(shape, rng) for name, shape in inputs} for _ in range(count)]
 
 
@@ -69,7 +71,7 @@ def check_structure(before, after):
         a, b = (sum(n.op_type == op for n in m.graph.node) for m in (before, after))
         if a != b:
             raise Fault(f"{a} {op} nodes became {b}")
-    if [o.SerializeToString() for o in before.graph.output] != [o.SerializeToString() for o in after.graph.output]:
+    if [(o.name, o.type.tensor_type.elem_type) for o in before.graph.output] != [(o.name, o.type.tensor_type.elem_type) for o in after.graph.output]:
         raise Fault("the outputs are declared otherwise")
 
 
@@ -77,14 +79,14 @@ def check_model(tools, ident):
     path = os.path.join(fetch.MODELS, ident + ".onnx")
     model = onnx.load(path)
     with tempfile.TemporaryDirectory() as tmp:
-        for i, f in enumerate(samples(model, 12, 1)):
+        for i, f in enumerate(samples(ident, model, 12, 1)):
             np.savez(f"{tmp}/{i:02}.npz", **f)
         tools.call([tools.tessera, "quantize", path, "--calib", tmp, "-o", f"{tmp}/a.onnx", "--cache", f"{tmp}/ranges"])
         tools.call([tools.tessera, "quantize", path, "--calib", tmp, "-o", f"{tmp}/b.onnx", "--cache", f"{tmp}/ranges"])
         if open(f"{tmp}/a.onnx", "rb").read() != open(f"{tmp}/b.onnx", "rb").read():
             raise Fault("other bytes the second time, from the kept ranges")
         check_structure(model, onnx.load(f"{tmp}/a.onnx"))
-        feeds, floors = samples(model, 12, 2), MODELS[ident]
+        feeds, floors = samples(ident, model, 12, 2), MODELS[ident]
         tools.call([tools.tessera, "quantize", path, "--calib", tmp, "-o", f"{tmp}/wide.onnx", "--scheme", "16x8", "--cache", f"{tmp}/ranges"])
         narrow, wide = worst(path, f"{tmp}/a.onnx", feeds), worst(path, f"{tmp}/wide.onnx", feeds)
         if narrow < floors[0] or wide < floors[1] or wide < narrow:
