@@ -55,6 +55,7 @@ private:
   void readLink(const yaml::Node &node);
   void readUnit(const yaml::Node &node);
   void readEthosU(yaml::MappingReader &m, Unit &unit);
+  void checkEthosU(yaml::MappingReader &m, const Unit &unit);
   void readUnitFields(yaml::MappingReader &m, Unit &unit, yaml::Position at);
   void readParams(const yaml::Node &node);
   void readCosts(const yaml::Node &node, Unit &unit, StringRef precision, yaml::Position at);
@@ -277,6 +278,23 @@ void DescriptionParser::readUnitFields(yaml::MappingReader &m, Unit &unit, yaml:
     unit.launch = quantity(m, "launch", microseconds);
 }
 
+/// Words that do not go together would be found by the vendor's compiler only.
+void DescriptionParser::checkEthosU(yaml::MappingReader &m, const Unit &unit) {
+  for (Precision p : unit.precisions)
+    if (p != Precision::Int8)
+      faults.add(m.optional("precisions")->at, "backend 'ethos-u' computes in integers, not in " + precisionName(p));
+  auto accelerator = ethosu::findAccelerator(unit.accelerator);
+  if (!accelerator)
+    return; // reported where it was read
+  auto check = [&](StringRef key, StringRef word, ArrayRef<StringRef> known) {
+    if (!word.empty() && !is_contained(known, word))
+      faults.add(m.optional(key)->at, "'" + key + "' of " + unit.accelerator + " is '" + word + "', which is none of " +
+                                          join(known, ", "));
+  };
+  check("system_config", unit.systemConfig, ethosu::systemConfigs(accelerator->family));
+  check("memory_mode", unit.memoryMode, ethosu::memoryModes(accelerator->family));
+}
+
 void DescriptionParser::readUnit(const yaml::Node &node) {
   yaml::MappingReader m(node, "unit", faults);
   std::vector<std::string> taken;
@@ -285,6 +303,8 @@ void DescriptionParser::readUnit(const yaml::Node &node) {
   Unit unit;
   unit.name = name(m, taken, "unit");
   readUnitFields(m, unit, node.at);
+  if (unit.backend == "ethos-u")
+    checkEthosU(m, unit);
   bool isFirst = t.units.empty();
   if (isFirst != (unit.kind == UnitKind::Cpu))
     faults.add(node.at, isFirst ? "the first unit must be the CPU, which runs "

@@ -4,6 +4,7 @@
 #include "llvm/ADT/SmallPtrSet.h"
 #include "mlir/IR/IRMapping.h"
 #include "targets/Cpu/KernelBuilder.h"
+#include "targets/EthosU/Limits.h"
 #include "targets/Tosa/Lowering.h"
 
 using namespace mlir;
@@ -95,22 +96,45 @@ static OwningOpRef<ModuleOp> isolate(llvm::ArrayRef<Operation *> ops) {
   return module;
 }
 
-const std::vector<std::string> &PlacementJudge::lower(Operation *op, Precision precision) {
+/// Whether the sum of a channel's weights may be more than an Ethos-U adds up,
+/// whatever they are: more than 65,024 of them for one output.
+static bool sumsMatter(llvm::ArrayRef<Operation *> ops) {
+  for (Operation *op : ops)
+    for (Value v : op->getOperands()) {
+      auto type = dyn_cast<RankedTensorType>(v.getType());
+      if (!type || type.getRank() < 2 || !type.hasStaticShape() || !isConstantOperand(v, Precision::Int8))
+        continue;
+      int64_t channels = std::max<int64_t>(std::min(type.getDimSize(0), type.getDimSize(1)), 1);
+      if (type.getNumElements() / channels > 65024)
+        return true;
+    }
+  return false;
+}
+
+static void lowerFor(const Unit &unit, llvm::ArrayRef<Operation *> ops, Precision precision, cpu::Reasons &reasons) {
+  auto accelerator = ethosu::findAccelerator(unit.accelerator);
+  if (unit.backend != "ethos-u" || !accelerator)
+    return (void)tosa::canLower(ops, precision, reasons);
+  auto device = [&](Operation *op) { return ethosu::violations(op, *accelerator); };
+  (void)tosa::canLower(ops, precision, device, sumsMatter(ops), reasons);
+}
+
+const std::vector<std::string> &PlacementJudge::lower(const Unit &unit, Operation *op, Precision precision) {
   std::vector<Operation *> together{op};
   if (precision == Precision::Int8)
     together = quantisedNeighbourhood(op);
-  auto [it, isNew] = lowered.try_emplace({precision, together});
+  auto [it, isNew] = lowered.try_emplace({unit.accelerator, precision, together});
   if (!isNew)
     return it->second;
   cpu::Reasons reasons;
   if (precision != Precision::Int8) {
-    (void)tosa::canLower(together, precision, reasons);
+    lowerFor(unit, together, precision, reasons);
   } else {
     OwningOpRef<ModuleOp> copy = isolate(together);
     llvm::SmallVector<Operation *> ops;
     for (Operation &o : copy->lookupSymbol<func::FuncOp>("main").getBody().front().without_terminator())
       ops.push_back(&o);
-    (void)tosa::canLower(ops, precision, reasons);
+    lowerFor(unit, ops, precision, reasons);
   }
   it->second = std::move(reasons.all);
   return it->second;
@@ -129,7 +153,7 @@ llvm::SmallVector<std::string> PlacementJudge::faults(const TargetDescription &t
                       "', which the CPU runs")
                          .str());
   if (faults.empty()) {
-    const std::vector<std::string> &reasons = lower(op, precision);
+    const std::vector<std::string> &reasons = lower(target.units[unit], op, precision);
     faults.assign(reasons.begin(), reasons.end());
   }
   return faults;

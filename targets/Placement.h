@@ -26,8 +26,9 @@ public:
 
 private:
   bool strict;
-  const std::vector<std::string> &lower(mlir::Operation *op, Precision precision);
-  std::map<std::pair<Precision, std::vector<mlir::Operation *>>, std::vector<std::string>> lowered;
+  const std::vector<std::string> &lower(const Unit &unit, mlir::Operation *op, Precision precision);
+  /// By the accelerator whose limits were asked (empty: none), precision and operators.
+  std::map<std::tuple<std::string, Precision, std::vector<mlir::Operation *>>, std::vector<std::string>> lowered;
 };
 
 } // namespace tessera

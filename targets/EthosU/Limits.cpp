@@ -45,7 +45,7 @@ const Entry entries[] = {
     {"cast", result, integers, all},
     {"clamp", 0, small, small},
     {"clz", 0, i32, i32},
-    {"concat", 0, integers, all},
+    {"concat", 0, integers, all, checkConcat},
     {"conv2d", 0, small, small, checkConv2d},
     {"conv3d", 0, small, small, checkConv3d},
     {"depthwise_conv2d", 0, small, small, checkDepthwiseConv2d},
@@ -87,6 +87,27 @@ const Entry entries[] = {
     {"transpose", 0, integers, all, checkTranspose},
     {"transpose_conv2d", 0, small, small, checkTransposeConv2d},
 };
+
+/// Operands from `first` on that must be constant: zero points, multipliers,
+/// shifts and what padding is filled with.
+struct Constants {
+  StringRef op;
+  unsigned first;
+};
+const Constants constants[] = {
+    {"avg_pool2d", 1},       {"conv2d", 3}, {"conv3d", 3},
+    {"depthwise_conv2d", 3}, {"matmul", 2}, {"mul", 2},
+    {"negate", 1},           {"pad", 2},    {"rescale", 1},
+    {"transpose_conv2d", 3},
+};
+
+void checkConstants(Check &c) {
+  for (const Constants &entry : constants)
+    if (entry.op == c.op->getName().stripDialect())
+      for (unsigned i = entry.first; i < c.op->getNumOperands(); ++i)
+        if (!c.op->getOperand(i).getDefiningOp<mlir::tosa::ConstOp>())
+          c.no("operand " + Twine(i) + " is not constant");
+}
 
 unsigned setOf(Type t) {
   auto integer = dyn_cast<IntegerType>(t);
@@ -200,6 +221,7 @@ SmallVector<std::string> violations(Operation *op,
   }
   if (!known)
     c.no("the device has no such operator");
+  checkConstants(c);
   checkAccumulators(c);
   if (check && known)
     check(c);

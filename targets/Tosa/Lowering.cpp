@@ -292,4 +292,18 @@ LogicalResult canLower(ArrayRef<Operation *> ops, Precision precision, Reasons &
   return lower(ops, findBorder(ops), precision, /*contents=*/false, reasons);
 }
 
+LogicalResult canLower(ArrayRef<Operation *> ops, Precision precision, DeviceCheck device, bool contents,
+                       Reasons &reasons) {
+  auto module = lower(ops, findBorder(ops), precision, contents, reasons);
+  if (failed(module))
+    return failure();
+  size_t before = reasons.all.size();
+  (*module)->walk([&](Operation *op) {
+    for (const std::string &fault : device(op))
+      if (!llvm::is_contained(reasons.all, fault))
+        reasons.no() << fault;
+  });
+  return success(reasons.all.size() == before);
+}
+
 } // namespace tessera::tosa

@@ -45,5 +45,12 @@ mlir::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>> lowerToTosa(llvm::ArrayRef<ml
 /// Whether `ops` lower, by lowering them; bytes of large constants are not converted.
 llvm::LogicalResult canLower(llvm::ArrayRef<mlir::Operation *> ops, Precision precision, Reasons &reasons);
 
+/// The same, and whether `device` has nothing against any operator of the result
+/// (one operator, what keeps it from the device). With `contents` the constants
+/// have their values, which takes time.
+using DeviceCheck = llvm::function_ref<llvm::SmallVector<std::string>(mlir::Operation *)>;
+llvm::LogicalResult canLower(llvm::ArrayRef<mlir::Operation *> ops, Precision precision, DeviceCheck device,
+                             bool contents, Reasons &reasons);
+
 } // namespace tessera::tosa
 #endif

@@ -44,6 +44,10 @@ private:
 /// addresses.
 constexpr int64_t maxAxis = 65536;
 
+// TOSA's level 8K, which both Vela and the device are made for.
+constexpr int64_t maxKernel = 8192, maxStride = 8192, maxScale = 256,
+                  maxTensors = 64;
+
 // One function a family. Element types and ranks have been checked before.
 void checkConv2d(Check &c);
 void checkConv3d(Check &c);
@@ -57,6 +61,7 @@ void checkReverse(Check &c);
 void checkArgmax(Check &c);
 void checkReduceSum(Check &c);
 void checkShift(Check &c);
+void checkConcat(Check &c);
 void checkRescale(Check &c);
 
 } // namespace tessera::ethosu

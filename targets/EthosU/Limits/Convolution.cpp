@@ -58,6 +58,10 @@ Window windowOf(Check &c, ArrayRef<int64_t> kernel) {
 }
 
 void checkKernel(Check &c, const Window &w) {
+  for (int i = 0; i < 2; ++i)
+    c.atMost(i ? "kernel width" : "kernel height", w.kernel[i] * w.dilation[i],
+             maxKernel);
+  c.atMost("stride", std::max(w.stride[0], w.stride[1]), maxStride);
   if (c.isU85())
     return;
   // Dilation by more than 2 is taken apart into operations without it.

@@ -1,4 +1,4 @@
-// Transposition and reversal.
+// Transposition, reversal and concatenation.
 #include "mlir/IR/Operation.h"
 #include "targets/EthosU/Limits/Check.h"
 
@@ -141,6 +141,10 @@ void checkTranspose(Check &c) {
   if (!Transposition(shape, c.elementOf(c.op->getOperand(0)).isInteger(32))
            .run(perms, fault))
     c.no(fault);
+}
+
+void checkConcat(Check &c) {
+  c.atMost("tensors", c.op->getNumOperands(), maxTensors);
 }
 
 void checkReverse(Check &c) {

@@ -16,6 +16,8 @@ void checkPool(Check &c) {
   if (kernel[0] * kernel[1] > 65536)
     c.no("kernel of " + Twine(kernel[0]) + "x" + Twine(kernel[1]) + " has " +
          Twine(kernel[0] * kernel[1]) + " taps, more than 65536");
+  c.atMost("kernel width", kernel[1], maxKernel);
+  c.atMost("stride", std::max(stride[0], stride[1]), maxStride);
   c.atMost("channels", c.operandShape(0).back(), maxAxis);
   if (c.isU85() || !padded)
     return; // without padding, larger strides are split

@@ -32,7 +32,7 @@ Form formOf(int64_t n, int64_t d, int64_t offset, int64_t border) {
 /// What TOSA forbids and the dialect's verifier lets pass.
 void checkAxis(Check &c, StringRef axis, int64_t n, int64_t d, int64_t offset,
                int64_t border) {
-  if (n < 1 || d < 1 || n > 2048 || d >= 16 * n)
+  if (n < 1 || d < 1 || n > 2048 || d >= 16 * n || n > maxScale * d)
     c.no("scale " + Twine(n) + "/" + Twine(d) + " of the " + axis);
   if (offset < -n || offset >= 16 * d)
     c.no("offset " + Twine(offset) + " of the " + axis + " at scale " +
