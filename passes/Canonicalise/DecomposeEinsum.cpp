@@ -323,7 +323,22 @@ private:
 
 } // namespace
 
+/// ReduceSum has no integers of 8 and 16 bits; sums of wider ones wrap to the same.
+static LogicalResult widenEinsum(Operation *op, IntegerType narrow, PatternRewriter &r) {
+  OnnxBuilder b(r, op->getLoc());
+  Type wide = IntegerType::get(op->getContext(), 32, narrow.getSignedness());
+  SmallVector<Value> operands;
+  for (Value v : op->getOperands())
+    operands.push_back(b.cast(v, wide));
+  Value y = b.op("Einsum", operands, rankedType(op->getResult(0)).clone(wide), op->getAttrs());
+  replaceRefining(r, op, b.cast(y, narrow));
+  return success();
+}
+
 LogicalResult decomposeEinsum(Operation *op, PatternRewriter &r) {
+  auto narrow = rankedType(op->getResult(0)) ? dyn_cast<IntegerType>(elementType(op->getResult(0))) : IntegerType();
+  if (narrow && narrow.getWidth() < 32)
+    return widenEinsum(op, narrow, r);
   Einsum e(op, r);
   if (!e.parse())
     return failure();

@@ -336,6 +336,15 @@ bool hasKernel(Operation *op) {
   return cpu::findKernel(op, reasons) != nullptr;
 }
 
+/// ONNX's body of CenterCropPad mixes the target shape with int64.
+void widenShape(Operation *op, IRRewriter &r) {
+  if (!isOp(op, "CenterCropPad") || !elementType(op->getOperand(1)).isInteger(32))
+    return;
+  r.setInsertionPoint(op);
+  Value wide = OnnxBuilder(r, op->getLoc()).cast(op->getOperand(1), r.getI64Type());
+  r.modifyOpInPlace(op, [&] { op->setOperand(1, wide); });
+}
+
 struct ExpandFunctionsPass : impl::ExpandFunctionsBase<ExpandFunctionsPass> {
   using ExpandFunctionsBase::ExpandFunctionsBase;
   void runOnOperation() override {
@@ -365,6 +374,7 @@ struct ExpandFunctionsPass : impl::ExpandFunctionsBase<ExpandFunctionsPass> {
           llvm::errs() << op->getName() << ": " << d << "\n";
           return success();
         });
+        widenShape(op, r);
         if (failed(Expansion(op).expand(r)))
           failedOnes.insert(op);
       }

@@ -137,7 +137,7 @@ static FailureOr<Value> quantize(Operation *op, ArrayRef<Value> operands, Kernel
     Expr q(e, arith::FPToSIOp::create(e.b, e.loc, r.shaped(e.i32()), r.v));
     return intType(q, std::max(8u, i.getWidth()), false).v;
   }
-  if (w.has(2) && to.getIntOrFloatBitWidth() < 8)
+  if (w.has(2))
     y = y + w[2];
   return e.cast(y, e.f32(), to, onnx::getInt(op, "saturate", 1));
 }
@@ -156,7 +156,7 @@ static FailureOr<Value> dequantize(Operation *op, ArrayRef<Value> operands, Kern
       if (w.has(2))
         x = x - fromInt(w[2], e.f32(), isUnsigned);
     }
-  } else if (w.has(2) && from.getIntOrFloatBitWidth() < 8) {
+  } else if (w.has(2)) {
     x = x - w[2];
   }
   return e.round(x * w[1], w.result());

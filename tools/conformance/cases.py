@@ -1,7 +1,9 @@
 """The ONNX backend cases as plain files: DIR/FOLDER/CASE/{model.onnx, input_N.pb, output_N.pb, meta.json}.
 
-The node cases are computed by the onnx package, the others copied from it. A case whose values depend on a random generator is left out.
+The node cases are computed by the onnx package, the others copied from it. A case whose values depend on a random generator is left out. Those of the
+folder `typed` are ours: one case of each operator in every other element type (typed.py).
 """
+import hashlib
 import json
 import os
 import shutil
@@ -9,6 +11,8 @@ import shutil
 import numpy as np
 import onnx
 from onnx import numpy_helper as nh
+
+import typed
 
 RANDOM = {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"}
 KINDS = {"tensor_type": onnx.TensorProto, "sequence_type": onnx.SequenceProto, "optional_type": onnx.OptionalProto, "map_type": onnx.MapProto}
@@ -30,13 +34,19 @@ def proto(value, kind, name):
     return value if isinstance(value, onnx.TensorProto) else nh.from_array(np.asarray(value), name)
 
 
-def write(folder, name, model, values, rtol, atol, op):
-    """`values`: {"input": [...], "output": [...]}, each a value or the bytes of a proto."""
+def type_name(info):
+    """The element type of a graph's input or output, in lower case; the kind of what is no tensor."""
+    kind = info.type.WhichOneof("value") or "tensor_type"
+    return onnx.TensorProto.DataType.Name(info.type.tensor_type.elem_type).lower() if kind == "tensor_type" else kind[:-5]
+
+
+def write(folder, name, model, values, rtol, atol, op, type=None):
+    """`values`: {"input": [...], "output": [...]}, each a value or the bytes of a proto. `type`: what the case is about; the first operand's if none."""
     path = os.path.join(folder, name)
     os.makedirs(path)
     with open(os.path.join(path, "model.onnx"), "wb") as f:
         f.write(model.SerializeToString())
-    meta = {"op": op, "rtol": rtol, "atol": atol, "input": [], "output": []}
+    meta = {"op": op, "type": type or type_name([*model.graph.input, *model.graph.output][0]), "rtol": rtol, "atol": atol, "input": [], "output": []}
     for tag, infos in (("input", model.graph.input), ("output", model.graph.output)):
         for i, v in enumerate(values[tag]):
             kind = infos[i].type.WhichOneof("value") or "tensor_type"
@@ -47,11 +57,7 @@ def write(folder, name, model, values, rtol, atol, op):
         json.dump(meta, f)
 
 
-def node_cases(out):
-    from onnx.backend.test.loader import load_node_model_tests
-    np.random.seed(0)
-    with np.errstate(all="ignore"):
-        tests = load_node_model_tests()
+def node_cases(out, tests):
     ops = {c.name: c.model.graph.node[0].op_type for c in tests if "_expanded" not in c.name}
     for c in tests:
         if is_random(c.model):
@@ -59,6 +65,12 @@ def node_cases(out):
         op = ops.get(c.name.split("_expanded")[0], c.model.graph.node[0].op_type)
         for k, (ins, outs) in enumerate(c.data_sets):
             write(os.path.join(out, "node"), c.name + (f"@{k}" if k else ""), c.model, {"input": ins, "output": outs}, c.rtol, c.atol, op)
+
+
+def typed_cases(out, tests):
+    for c in typed.chosen([c for c in tests if not is_random(c.model)]):
+        for label, model, ins, outs, rtol, atol in typed.variants(c):
+            write(os.path.join(out, "typed"), f"{c.name}__{label}", model, {"input": ins, "output": outs}, rtol, atol, c.model.graph.node[0].op_type, label.split("_", 1)[1])
 
 
 def stored_cases(out, folder):
@@ -82,16 +94,22 @@ def stored_cases(out, folder):
 def make(out):
     """Fills `out` once; its stamp names the onnx version."""
     stamp = os.path.join(out, "stamp")
-    if os.path.exists(stamp) and open(stamp).read() == onnx.__version__:
+    wanted = onnx.__version__ + " " + "".join(hashlib.sha256(open(f, "rb").read()).hexdigest()[:16] for f in (__file__, typed.__file__))
+    if os.path.exists(stamp) and open(stamp).read() == wanted:
         return
     part = out + ".part"
     shutil.rmtree(part, ignore_errors=True)
     shutil.rmtree(out, ignore_errors=True)
-    node_cases(part)
+    from onnx.backend.test.loader import load_node_model_tests
+    np.random.seed(0)
+    with np.errstate(all="ignore"):
+        tests = load_node_model_tests()
+    node_cases(part, tests)
+    typed_cases(part, tests)
     for folder in ("simple", "pytorch-converted", "pytorch-operator"):
         stored_cases(part, folder)
     with open(os.path.join(part, "stamp"), "w") as f:
-        f.write(onnx.__version__)
+        f.write(wanted)
     os.rename(part, out)
 
 

@@ -14,6 +14,7 @@ an order that the commit decides, and stops after that many seconds. --update wr
 import argparse
 import collections
 import csv
+import itertools
 import json
 import os
 import random
@@ -82,8 +83,13 @@ def compare(got, want, rtol, atol, where):
 
 
 def first_error(stderr):
+    """The first error, with the notes to it."""
     lines = [x.strip() for x in stderr.splitlines() if x.strip()]
-    return next((x for x in lines if "error" in x.lower()), lines[-1] if lines else "")[:300]
+    at = next((i for i, x in enumerate(lines) if "error" in x.lower()), None)
+    if at is None:
+        return lines[-1][:300] if lines else ""
+    notes = [x[6:] for x in itertools.takewhile(lambda x: x.startswith("note: "), lines[at + 1:])]
+    return (lines[at].removeprefix("error: ") + "".join(f"; {n}" for n in notes))[:300]
 
 
 class Host:
@@ -126,16 +132,16 @@ def in_turns(names, operator):
 
 
 def judge(runner, folder, timeout):
-    """(status, operator, text) of one case."""
+    """(status, operator, element type, text) of one case."""
     meta = json.load(open(os.path.join(folder, "meta.json")))
     inputs = [os.path.join(folder, f"input_{i}.pb") for i in range(len(meta["input"]))]
     with tempfile.TemporaryDirectory() as out:
         try:
             p = runner.run(os.path.join(folder, "model.onnx"), inputs, out, timeout)
         except subprocess.TimeoutExpired:
-            return "timeout", meta["op"], f"over {timeout} s"
+            return "timeout", meta["op"], meta["type"], f"over {timeout} s"
         if p.returncode:
-            return "refused" if p.returncode == 1 else "crash", meta["op"], f"status {p.returncode}: {first_error(p.stderr)}"
+            return "refused" if p.returncode == 1 else "crash", meta["op"], meta["type"], f"status {p.returncode}: {first_error(p.stderr)}"
         try:
             for i, kind in enumerate(meta["output"]):
                 path = os.path.join(out, f"output_{i}.pb")
@@ -143,30 +149,37 @@ def judge(runner, folder, timeout):
                     raise Differs("wrong-shape", f"output {i} is missing")
                 compare(cases.load(path, kind), cases.load(os.path.join(folder, f"output_{i}.pb"), kind), meta["rtol"], meta["atol"], f"output {i}")
         except Differs as e:
-            return e.args[0], meta["op"], e.args[1]
+            return e.args[0], meta["op"], meta["type"], e.args[1]
         except Exception as e:
-            return "wrong-shape", meta["op"], f"unreadable output: {e}"
-    return "pass", meta["op"], ""
+            return "wrong-shape", meta["op"], meta["type"], f"unreadable output: {e}"
+    return "pass", meta["op"], meta["type"], ""
 
 
 def page(rows):
-    ops = collections.defaultdict(collections.Counter)
-    for _, op, status in rows:
-        ops[op][status] += 1
-    total = collections.Counter(s for _, _, s in rows)
-    used = [c for c in COLUMNS if total[c]]
-    out = ["# Conformance", "", "Counts of the ONNX backend cases by operator and status, written by `tools/conformance/run.py --update`.",
-           "What is refused is refused with a message; a wrong value or a crash is a bug.", "",
-           "| operator | " + " | ".join(used) + " |", "|---|" + "---|" * len(used),
-           "| all | " + " | ".join(str(total[c]) for c in used) + " |"]
-    out += [f"| {op} | " + " | ".join(str(n[c] or "") for c in used) + " |" for op, n in sorted(ops.items())]
+    """`rows`: (case, operator, element type, status, reason)."""
+    cells, reasons = collections.defaultdict(lambda: collections.defaultdict(collections.Counter)), collections.defaultdict(list)
+    for name, op, kind, status, why in rows:
+        cells[op][kind][status] += 1
+        if status != "pass":
+            reasons[(op, why)].append(f"{name.split('/', 1)[1]} ({status})")
+    total = collections.Counter(r[3] for r in rows)
+    typed = sum(r[0].startswith("typed/") for r in rows)
+    out = ["# Conformance", "", f"The {len(rows) - typed} backend cases of ONNX that have one answer, and {typed} of ours: one case of each operator in every other element type that its schema "
+           "allows. Written by `tools/conformance/run.py --update`. What is refused is refused with a message; a wrong value or a crash is a bug.", "",
+           ", ".join(f"{total[c]} {c}" for c in COLUMNS if total[c]) + ".", "",
+           "## By operator and element type", "", "The numbers are of cases that pass, of all that there are.", "", "| operator | element types |", "|---|---|"]
+    for op, kinds in sorted(cells.items()):
+        out.append(f"| {op} | " + ", ".join(f"{k} {n['pass']}" + ("" if n["pass"] == sum(n.values()) else f" of {sum(n.values())}") for k, n in sorted(kinds.items())) + " |")
+    out += ["", "## What does not pass, and why", "", "| operator | reason | cases |", "|---|---|---|"]
+    for (op, why), names in sorted(reasons.items()):
+        out.append(f"| {op} | {why.replace('|', ' ')} | {', '.join(names)} |")
     return "\n".join(out) + "\n"
 
 
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("--build", default=os.path.join(TOP, "build", "release"))
-    ap.add_argument("--data", default=os.path.join(CACHE, "conformance"))
+    ap.add_argument("--data", default=os.path.join(CACHE, "backend-cases"))
     ap.add_argument("--jobs", type=int, default=os.cpu_count())
     ap.add_argument("--budget", type=float, default=1e9)
     ap.add_argument("--timeout", type=float, default=60)
@@ -192,14 +205,14 @@ def main():
     end, tally, count, rows, better = time.time() + a.budget, Tally(), collections.Counter(), dict(before), 0
 
     def one(name):
-        return (name, *judge(runner, os.path.join(a.data, name), a.timeout)) if time.time() < end else (name, None, "", "")
+        return (name, *judge(runner, os.path.join(a.data, name), a.timeout)) if time.time() < end else (name, None, "", "", "")
 
     with ThreadPoolExecutor(a.jobs) as pool:
-        for name, status, op, why in pool.map(one, names):
+        for name, status, op, kind, why in pool.map(one, names):
             if status is None:
                 continue
-            was = before.get(name, (name, op, "new"))[2]
-            rows[name] = (name, op, status)
+            was = before[name][3] if name in before else "new"
+            rows[name] = (name, op, kind, status, why if status != "pass" else "")
             count[status] += 1
             better += status == "pass" != was
             if status == "pass":

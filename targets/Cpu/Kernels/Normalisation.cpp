@@ -104,10 +104,10 @@ public:
     e.forLoop(rows, [&](Value r) {
       Value base = e.mul(r, n);
       Moments m = rowMoments(e, *in, base, n, epsilon, centred);
-      if (meanOut)
-        e.storeElement(*meanOut, r, m.mean);
-      if (inverseOut)
-        e.storeElement(*inverseOut, r, m.inverse);
+      // Of the type of stash_type, whatever the operand's is.
+      for (auto [to, moment] : {std::pair(meanOut, m.mean), std::pair(inverseOut, m.inverse)})
+        if (to)
+          e.storeElement(*to, r, e.cast(moment, value, to->element));
       if (!out)
         return;
       auto finish = [&](Value x, Value s, Value c) {
