@@ -105,6 +105,7 @@ if [[ -x $build/bin/tessera ]]; then
   else
     suite bundle "$python" test/e2e/bundle.py
     suite contrib "$python" test/e2e/contrib.py
+    suite versions "$python" test/e2e/versions.py
     suite hostile "$python" test/e2e/hostile.py
     suite fuzz "$python" test/fuzz/fuzz.py --seconds 60
     suite cases "$python" test/e2e/cases.py
