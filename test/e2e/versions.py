@@ -27,18 +27,14 @@ import onnx.reference
 from onnx import compose, defs, helper, numpy_helper
 
 from harness import Fault, Refused, Tally, Tools, error, load_value, oracle, save_inputs
-from version_cases import classic, control, draws, elementwise, neural, quantised, tensors  # noqa: F401
+from version_cases import beyond, classic, control, draws, elementwise, neural, quantised, tensors  # noqa: F401
 from version_cases.table import CASES, given
 
 NEWEST = {"": defs.onnx_opset_version(), "ai.onnx.ml": 5}
 DRAWN = {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"}
 UNTESTED = {
-    "Adagrad": "training", "Adam": "training", "Gradient": "training", "Momentum": "training",
-    "FlexAttention": "experimental, of a preview domain",
-    "ImageDecoder": "decodes files of images: refused, as tools/conformance says",
-    "CastMap": "its input is a map, which only a sequence of maps at run time could bring",
-    "DictVectorizer": "its input is a map",
-    "ZipMap": "its output is a sequence of maps; models.py runs models that end with it",
+    "CastMap": "its input is a map, which no value of a graph can be for us",
+    "DictVectorizer": "its input is a map, which no value of a graph can be for us",
 }
 BATCH = 24
 FLOAT8 = (onnx.TensorProto.FLOAT8E4M3FN, onnx.TensorProto.FLOAT8E4M3FNUZ, onnx.TensorProto.FLOAT8E5M2, onnx.TensorProto.FLOAT8E5M2FNUZ)

@@ -4,6 +4,7 @@
 #include "onnx/shape_inference/implementation.h"
 #include "llvm/ADT/APFloat.h"
 
+#include <cmath>
 #include <cstring>
 
 namespace tessera::onnx_import {
@@ -371,7 +372,9 @@ std::optional<double> Upgrader::constantNumber(const std::string &value) const {
     if (bytes.size() != sizeof(number))
       return std::nullopt;
     std::memcpy(&number, bytes.data(), sizeof(number));
-    return (double)number;
+    constexpr double kMost = 1e15; // beyond it, and for NaN, no count or axis
+    double value = (double)number;
+    return std::abs(value) < kMost ? std::optional(value) : std::nullopt;
   };
   switch (it->second.data_type()) {
   case T::FLOAT:

@@ -65,7 +65,26 @@ case("GlobalLpPool", given(IMAGE), hi=1, name="half", refused="1.5", p=1.5)
 case("GlobalLpPool", given(IMAGE), lo=2, name="three", want=whole(3), p=3)
 case("GlobalAveragePool", given(IMAGE), want=lambda x: x.mean((2, 3), keepdims=True))
 case("GlobalMaxPool", given(IMAGE), want=lambda x: x.max((2, 3), keepdims=True))
-case("MaxRoiPool", given(IMAGE), np.array([[0, 0, 0, 5, 5], [1, 1, 2, 7, 6]], np.float32), refused="MaxRoiPool", pooled_shape=[2, 2])
+
+
+def roi_pool(scale=1.0):
+    """Two bins by three over each box, whose corners are rounded, ends included."""
+    def run(x, rois):
+        y = np.zeros((len(rois), x.shape[1], 2, 3), np.float32)
+        for r, (n, *box) in enumerate(rois):
+            x1, y1, x2, y2 = (int(np.sign(k) * np.floor(abs(k) + 0.5)) for k in np.array(box) * scale)
+            h, w = max(y2 - y1 + 1, 1) / 2, max(x2 - x1 + 1, 1) / 3
+            for i, j in np.ndindex(2, 3):
+                rows, columns = [np.clip([at + int(np.floor(k * size)), at + int(np.ceil((k + 1) * size))], 0, end) for at, k, size, end in ((y1, i, h, x.shape[2]), (x1, j, w, x.shape[3]))]
+                part = x[int(n), :, slice(*rows), slice(*columns)]
+                y[r, :, i, j] = part.max((1, 2)) if part.size else 0
+        return y
+    return run
+
+
+ROIS = np.array([[0, 0, 0, 5, 5], [1, 1, 2, 7, 6], [1, 6, 7, 20, 9], [0, 30, 30, 40, 40], [0, 5, 5, 2, 1]], np.float32)
+case("MaxRoiPool", given(IMAGE), given(ROIS), want=roi_pool(), pooled_shape=[2, 3])
+case("MaxRoiPool", given(IMAGE), ROIS, name="scale", want=roi_pool(0.5), pooled_shape=[2, 3], spatial_scale=0.5)
 case("MaxUnpool", given(np.array([[[[5, 6], [7, 8]]]], np.float32)), np.array([[[[5, 7], [13, 15]]]], np.int64), kernel_shape=[2, 2], strides=[2, 2])
 BOXES = np.array([[0.5, 1, 6, 5], [1, 0, 7, 7]], np.float32)
 # Half a pixel less since version 16, unless told otherwise.
