@@ -107,7 +107,7 @@ if [[ -x $build/bin/tessera ]]; then
     suite contrib "$python" test/e2e/contrib.py
     suite versions "$python" test/e2e/versions.py
     suite hostile "$python" test/e2e/hostile.py
-    suite fuzz "$python" test/fuzz/fuzz.py --seconds 60
+    suite fuzz "$python" test/fuzz/fuzz.py --runs 60000 --seconds 240
     suite cases "$python" test/e2e/cases.py
     suite verdicts "$python" -W ignore test/e2e/verdicts.py
     suite tosa "$python" test/e2e/tosa.py --models --budget $(($(left) / 8))

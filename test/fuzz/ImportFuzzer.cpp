@@ -1,14 +1,16 @@
 // libFuzzer on import: any bytes give a module or diagnostics, in little time and
-// memory. The bytes go through a file, since loading maps it.
+// memory. The bytes go through a file in memory, since loading maps it; its name
+// is the same in every run, for a run to repeat another.
 #include "compiler/Import/Import.h"
 #include "compiler/Registration.h"
 
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/MLIRContext.h"
 
-#include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <string>
+#include <sys/mman.h>
 #include <unistd.h>
 
 using namespace mlir;
@@ -22,20 +24,17 @@ static std::unique_ptr<MLIRContext> freshContext() {
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-  static const std::string path = "/dev/shm/tessera-import-" + std::to_string(getpid()) + ".onnx";
+  static const int fd = memfd_create("model", MFD_CLOEXEC);
+  static const std::string path = "/proc/self/fd/" + std::to_string(fd);
   static std::unique_ptr<MLIRContext> context;
   static unsigned runs = 0;
   if (runs++ % 500 == 0) // a context keeps every type and attribute it ever saw
     context = freshContext();
-  FILE *file = fopen(path.c_str(), "wb");
-  if (!file)
-    return 0;
-  fwrite(data, 1, size, file);
-  fclose(file);
+  if (ftruncate(fd, 0) || pwrite(fd, data, size, 0) != (ssize_t)size)
+    abort();
   ScopedDiagnosticHandler quiet(context.get(), [](Diagnostic &) { return success(); });
   tessera::ImportOptions options;
   options.maxTensorBytes = 1 << 26;
   (void)tessera::importOnnx(path, options, context.get());
-  remove(path.c_str());
   return 0;
 }
