@@ -129,8 +129,10 @@ constexpr Entry kChecks[] = {
     {"", "MaxRoiPool", checkMaxRoiPool},
     {"", "RegexFullMatch", checkTyped},
     {"", "Split", checkSplit},
+    {"ai.onnx.ml", "CastMap", checkTyped},
     {"ai.onnx.ml", "DictVectorizer", checkTyped},
     {"ai.onnx.ml", "LabelEncoder", checkTyped},
+    {"ai.onnx.ml", "TreeEnsemble", checkTyped},
 };
 
 // Axes and the like are narrowed to 32 bits before they are compared with a rank.

@@ -42,6 +42,14 @@ def constant(name, values):
     return h.make_tensor(name, INT64, [len(values)], values)
 
 
+def packed():
+    """N * K * bits is 2^64."""
+    node = h.make_node("MatMulNBits", ["x", "b", "s"], ["y"], domain="com.microsoft", N=2**31, K=2**31, bits=4, block_size=1)
+    m = simple([node], inputs=(("x", [1, 4]), ("s", [4])), outputs=(("y", [1, 4]),), initializers=[h.make_tensor("b", TensorProto.UINT8, [0], [])])
+    m.opset_import.append(h.make_opsetid("com.microsoft", 1))
+    return m
+
+
 def named(tmp):
     """(name, model or bytes): each must be refused."""
     with open(os.path.join(tmp, "secret"), "wb") as f:
@@ -82,6 +90,12 @@ def named(tmp):
     yield "permutation of nothing", simple([h.make_node("Transpose", ["x"], ["y"], perm=[1])])
     yield "wrong element type", simple([h.make_node("Add", ["x", "w"], ["y"])], initializers=[constant("w", [1, 2, 3, 4])])
     yield "reshape to more elements", simple([h.make_node("Reshape", ["x", "s"], ["y"])], outputs=(("y", [5]),), initializers=[constant("s", [5])])
+    yield "equation of control characters", simple([h.make_node("Einsum", ["x"], ["y"], equation=b"\x03\x01")], outputs=(("y", []),))
+    yield "fewer parts than outputs", simple([h.make_node("Split", ["x"], ["y", "z"], num_outputs=1)])
+    yield "more parts than memory", simple([h.make_node("Split", ["x"], ["y"], num_outputs=2**40)])
+    yield "negative batch dimensions", simple([h.make_node("GatherND", ["x", "i"], ["y"], batch_dims=-10)], initializers=[h.make_tensor("i", INT64, [2, 1], [0, 1])])
+    yield "axis that narrows to -5", simple([h.make_node("LayerNormalization", ["x", "x"], ["y", "z"], axis=2**32 - 5)])
+    yield "packed weights whose size wraps", packed()
     f = h.make_function("local", "f", ["a"], ["b"], [h.make_node("f", ["a"], ["b"], domain="local")], [h.make_opsetid("", 21), h.make_opsetid("local", 1)])
     m = simple([h.make_node("f", ["x"], ["y"], domain="local")])
     m.opset_import.append(h.make_opsetid("local", 1))
