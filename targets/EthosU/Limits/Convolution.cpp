@@ -9,7 +9,7 @@
 //                          dilation)
 //   sum of |weights|       127 * 65,536 a channel        the same for int8
 //   inputs,
-//                                                        32,511 * 65,536 for
+//                                                        32,512 * 65,536 for
 //                                                        int16
 //   bias                   40 bits                       48 bits
 //   weights, bias          constant                      CONV3D,
@@ -119,7 +119,7 @@ void checkConstants(Check &c, bool needed) {
 void checkWeightSum(Check &c, bool depthwise) {
   ElementsAttr weights = constantOf(c.op->getOperand(1));
   bool narrow = c.elementOf(c.op->getOperand(0)).isInteger(8);
-  const int64_t limit = (c.isU85() && !narrow ? 32511 : 127) * maxAxis;
+  const int64_t limit = (c.isU85() && !narrow ? 32512 : 127) * maxAxis;
   ArrayRef<int64_t> shape = c.operandShape(1);
   int64_t channels = depthwise ? shape[2] * shape[3] : shape[0];
   int64_t taps = weights ? weights.getNumElements() / channels : 0;
