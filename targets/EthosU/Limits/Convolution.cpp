@@ -2,18 +2,18 @@
 // does not check kernels, weight sums and biases on its TOSA path, where
 // registers and the records of scales silently take what fits.
 //
-//                          U55, U65                      U85
-//   kernel, as executed    64 high, 4,096 taps           no limit is documented
-//   stride                 3 (larger ones are split:     no limit
-//                          CONV2D without padding and
-//                          dilation)
-//   sum of |weights|       127 * 65,536 a channel        the same for int8
-//   inputs,
-//                                                        32,512 * 65,536 for
-//                                                        int16
-//   bias                   40 bits                       48 bits
-//   weights, bias          constant                      CONV3D,
-//   TRANSPOSE_CONV2D: constant
+// clang-format off
+//                      U55, U65                      U85
+//   kernel as executed 64 high, 4,096 taps           level 8K
+//   stride             3; larger ones of CONV2D are  level 8K
+//                      split if nothing is padded
+//                      or dilated
+//   sum of |weights|   127 * 65,536 a channel        the same for int8 inputs,
+//                                                    32,512 * 65,536 for int16
+//   bias               40 bits                       48 bits
+//   weights, bias      constant                      constant for CONV3D and
+//                                                    TRANSPOSE_CONV2D
+// clang-format on
 #include "dialects/Onnx/IR/OnnxUtils.h"
 #include "mlir/Dialect/Tosa/IR/TosaOps.h"
 #include "targets/EthosU/Limits/Check.h"
