@@ -5,7 +5,7 @@
 // ONNX gives the values that a Loop carries no shape, since it may change from
 // one iteration to the next. Mostly it does not. We assume the shape of the
 // initial value, infer, and widen what the body contradicts, until it holds.
-#include "compiler/Import/Model.h"
+#include "compiler/Import/Contrib.h"
 #include "compiler/Import/Preconditions.h"
 #include "onnx/shape_inference/implementation.h"
 
@@ -73,7 +73,8 @@ bool contradict(const TypeProto &a, const TypeProto &b) {
 }
 
 // Gives operators of unknown domains a schema that says nothing, for without
-// one ONNX goes on leniently after such an operator.
+// one ONNX goes on leniently after such an operator. Those of com.microsoft have
+// the types that their recipes give.
 class Registry : public CheckedSchemas {
 public:
   const ::onnx::OpSchema *GetSchema(const std::string &op, const int maxInclusiveVersion,
@@ -93,7 +94,11 @@ public:
         all.insert(all.end(), list->begin(), list->end());
       schema.TypeConstraint("T", all, "").TypeConstraint("U", all, "");
       schema.AllowUncheckedAttributes();
-      schema.TypeAndShapeInferenceFunction([](::onnx::InferenceContext &) {});
+      bool contrib = domain == "com.microsoft";
+      schema.TypeAndShapeInferenceFunction([op, contrib, this](::onnx::InferenceContext &context) {
+        if (contrib)
+          inferContrib(op, context, this);
+      });
       schema.Finalize();
     }
     return &it->second;
@@ -382,5 +387,27 @@ private:
 } // namespace
 
 void inferTypes(Model &model) { Inference(model).run(); }
+
+ModelProto inferLeniently(const ModelProto &proto) {
+  ModelProto typed = proto;
+  forEachGraph(*typed.mutable_graph(), [](GraphProto &g) {
+    std::unordered_set<std::string> known;
+    for (const NodeProto &node : g.node())
+      if (findContrib(node))
+        known.insert(node.output().begin(), node.output().end());
+    // Writers get shapes wrong; the recipes do not.
+    for (auto *list : {g.mutable_value_info(), g.mutable_output()})
+      for (ValueInfoProto &v : *list)
+        if (known.contains(v.name()) && v.type().has_tensor_type())
+          v.mutable_type()->mutable_tensor_type()->clear_shape();
+  });
+  Registry registry;
+  try {
+    ::onnx::shape_inference::InferShapes(
+        typed, &registry, ::onnx::ShapeInferenceOptions(/*check_type=*/false, /*strict=*/0, /*data_prop=*/true));
+  } catch (const std::exception &) { // the strict inference that follows will say it
+  }
+  return typed;
+}
 
 } // namespace tessera::onnx_import

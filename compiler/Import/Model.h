@@ -4,7 +4,8 @@
 //   load       parse; move large payloads aside, so that nothing below copies them
 //   order      sort nodes topologically; cycles, undefined and duplicate names end here
 //   check      the ONNX checker, on the stripped model
-//   contrib    operators of com.microsoft become calls of functions
+//   contrib    operators of com.microsoft become calls of functions; a lenient
+//              inference finds the types that this needs
 //   inline     model-local functions; every node keeps the operator set it was written for
 //   specialise dimensions that the user fixed
 //   upgrade    every node to the newest version of its operator
@@ -132,6 +133,8 @@ void setNodeVersion(NodeProto &node, int64_t version);
 
 // Infer.
 void inferTypes(Model &model);
+/// A copy with the types that can be found, contradictions left aside.
+ModelProto inferLeniently(const ModelProto &proto);
 
 // Build.
 mlir::OwningOpRef<mlir::ModuleOp> buildModule(Model &model, const ImportOptions &options,

@@ -98,15 +98,6 @@ def DecomposeOperators : OnnxPass<"decompose-operators"> {
   }];
 }
 
-def DecomposeContrib : OnnxPass<"decompose-contrib"> {
-  let summary = "com.microsoft operators as ai.onnx operators";
-  let description = [{
-    Tolerance class: exact with regard to the operator's documentation; QLinear operators
-    have QDQ semantics. An operator with an attribute or input that the rewrite does not
-    serve stays, and the audit names it.
-  }];
-}
-
 def FoldShapes : OnnxPass<"fold-shapes"> {
   let summary = "Constants and static dimensions that the symbolic shape analysis finds";
   let description = [{

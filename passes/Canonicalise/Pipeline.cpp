@@ -13,14 +13,12 @@ void buildCanonicalisePipeline(OpPassManager &pm, const CanonicaliseOptions &opt
   FoldConstantsOptions fold;
   fold.budget = options.foldBudget;
   auto folding = [&] { pm.addPass(createFoldConstants(fold)); };
-  // Foreign operators first: what they become takes part in everything else.
-  pm.addPass(createDecomposeContrib());
   pm.addPass(createLowerTrees());
   // Constants of strings must be tensors before anything else looks at them; a
   // ZipMap, whose result is a sequence, is gone.
   pm.addPass(createLowerAggregates());
   folding();
-  // Shapes refine types after foreign operators are gone, for all that follows.
+  // Shapes refine types for all that follows.
   pm.addPass(createFoldShapes());
   folding();
   pm.addPass(createRemoveNoOps({strict}));

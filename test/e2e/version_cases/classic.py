@@ -29,7 +29,7 @@ case("Scaler", given(X), offset=[0.5, 1.0, -1.0], scale=[2.0, 0.5, 1.0], want=la
 case("LinearRegressor", given(X), coefficients=[0.5, 1.0, -1.0], intercepts=[0.25], want=lambda x: x @ f32(0.5, 1, -1)[:, None] + np.float32(0.25), **ML)
 case("LinearClassifier", given(X), outputs=2, classlabels_ints=[3, 5], coefficients=[0.5, 1.0, -1.0, 0.1, 0.2, 0.3], intercepts=[0.25, -0.5], multi_class=1, post_transform="SOFTMAX", **ML)
 case("SVMRegressor", given(X), coefficients=[0.5, -0.25], kernel_params=[0.1, 0.5, 2.0], kernel_type="RBF", n_supports=2, rho=[0.3], support_vectors=[float(v) for v in range(6)], **ML)
-case("SVMClassifier", given(X), outputs=2, classlabels_ints=[0, 1], coefficients=[0.5, -0.25], kernel_params=[0.1, 0.5, 2.0], kernel_type="RBF", rho=[0.3], support_vectors=[float(v) for v in range(6)], vectors_per_class=[1, 1], refused="SVMClassifier", **ML)
+case("SVMClassifier", given(X), outputs=2, classlabels_ints=[0, 1], coefficients=[0.5, -0.25], kernel_params=[0.1, 0.5, 2.0], kernel_type="RBF", rho=[0.3], support_vectors=[float(v) for v in range(6)], vectors_per_class=[1, 1], **ML)
 
 # One tree: x0 <= 0 ? (x1 <= 0.5 ? leaf : leaf) : leaf.
 TREE = dict(nodes_treeids=[0] * 5, nodes_nodeids=[0, 1, 2, 3, 4], nodes_featureids=[0, 1, 0, 0, 0], nodes_modes=["BRANCH_LEQ", "BRANCH_LEQ", "LEAF", "LEAF", "LEAF"],
