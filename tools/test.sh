@@ -17,6 +17,7 @@ top=$(cd "$(dirname "$0")/.." && pwd)
 cd "$top"
 . tools/setup/paths.sh
 python=$tessera_python
+export TESSERA_VELA_PYTHON=$tessera_tosa_venv/bin/python
 build=build/release
 logs=build/test-logs
 mkdir -p "$logs"
@@ -107,9 +108,10 @@ if [[ -x $build/bin/tessera ]]; then
     suite contrib "$python" test/e2e/contrib.py
     suite versions "$python" test/e2e/versions.py
     suite hostile "$python" test/e2e/hostile.py
+    suite vendor "$python" test/e2e/vendor.py
     suite fuzz "$python" test/fuzz/fuzz.py --runs 60000 --seconds 240
     suite cases "$python" test/e2e/cases.py
-    suite verdicts "$python" -W ignore test/e2e/verdicts.py
+    suite verdicts "$python" -W ignore test/e2e/verdicts.py --targets 5 --budget $(($(left) / 6))
     suite tosa "$python" test/e2e/tosa.py --models --budget $(($(left) / 8))
     suite aarch64 "$python" test/e2e/aarch64.py --budget $(($(left) / 4))
     suite arm-cases "$python" -W ignore tools/conformance/run.py --aarch64 max,sme=off --count 300 --budget $(($(left) / 10))
