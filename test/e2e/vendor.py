@@ -5,7 +5,7 @@ usage: vendor.py [--build DIR] [--only REGEX]
 
 A quantised model goes to an Ethos-U by the real Vela and runs where the processor plays the NPU, with onnxruntime as the oracle; a host that does not
 play refuses the bundle. Then Vela is a script that is missing, hangs, dies or talks nonsense: the compile ends with status 1, one error and nothing left
-behind, or leaves the work to the processor where that was asked for.
+behind, or leaves the work to the processor where that was asked for. Last, a quantised public model on every Ethos-U that there is a description of.
 """
 import argparse
 import os
@@ -19,6 +19,7 @@ import time
 
 import numpy as np
 
+import fetch
 from graphs import build, feeds_of
 from harness import CACHE, Fault, Tally, Tools, error, oracle
 
@@ -145,6 +146,26 @@ def artefact(tools, model):
             raise Fault(f"a host without the NPU: status {p.returncode}: {p.stderr[:300]}")
 
 
+def public_model(tools, target):
+    """A quantised public model, most of it on the target's NPU, by value and byte for byte the same in two compiles."""
+    path = os.path.join(fetch.MODELS, "dscnn_kws_int8.onnx")
+    with tempfile.TemporaryDirectory() as tmp:
+        bundles = []
+        for name in ("a.tsr", "b.tsr"):
+            bundles.append(os.path.join(tmp, name))
+            tools.call([tools.tessera, "compile", path, "-o", bundles[-1], "--target", target, "-q"], env={**os.environ, "TESSERA_VELA_PYTHON": PYTHON})
+        first, second = (open(b, "rb").read() for b in bundles)
+        if first != second or b"TSEU" not in first:
+            raise Fault("two compiles differ" if first != second else "nothing of it is on the NPU")
+        session = oracle(path)
+        x = np.random.default_rng(1).normal(size=session.get_inputs()[0].shape).astype(np.float32)
+        feeds = {session.get_inputs()[0].name: x}
+        got, want = tools.run(bundles[0], feeds, 1, "--emulate", "npu"), session.run(None, feeds)
+        e, why = error(got[0], want[0])
+        if why or not e <= 0.1:  # as models.py holds quantised models to
+            raise Fault(why or f"error {e:.2e}")
+
+
 def main():
     import onnx
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -159,6 +180,11 @@ def main():
         for name, work, arguments in tests:
             if re.search(a.only, name):
                 tally.attempt(name, work, tools, model, *arguments)
+        for target in [line.split()[0] for line in tools.call([tools.tessera, "targets", "list"]).splitlines() if line.startswith("ethos-u")]:
+            if not os.path.exists(os.path.join(fetch.MODELS, "dscnn_kws_int8.onnx")):
+                tally.skip(target, "no model: run test/e2e/fetch.py")
+            elif re.search(a.only, target):
+                tally.attempt(target, public_model, tools, target)
     return tally.finish()
 
 
