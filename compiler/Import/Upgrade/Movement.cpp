@@ -144,7 +144,7 @@ void upsample(Upgrader &up, NodeProto &node, int64_t version) {
     *t.mutable_float_data() = scales->floats();
     removeAttribute(node, "scales");
   }
-  if (t.float_data_size()) {
+  if (version < 9) {
     t.add_dims(t.float_data_size());
     setInput(node, 1, up.constant(node, "scales", t));
   }

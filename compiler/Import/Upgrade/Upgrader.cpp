@@ -268,6 +268,19 @@ void Upgrader::finish(NodeProto &node) {
     infer(node);
 }
 
+/// The adapters count on what the node's own version demands; the checker takes
+/// an empty name for an input.
+void Upgrader::checkCounts(const NodeProto &node) const {
+  const ::onnx::OpSchema *schema = ::onnx::OpSchemaRegistry::Schema(
+      node.op_type(), int(nodeVersion(model, node)), node.domain());
+  if (schema && node.input_size() < schema->min_input())
+    fail(node, std::to_string(node.input_size()) + " inputs, at least " +
+                   std::to_string(schema->min_input()) + " are needed");
+  if (schema && node.output_size() < schema->min_output())
+    fail(node, std::to_string(node.output_size()) + " outputs, at least " +
+                   std::to_string(schema->min_output()) + " are needed");
+}
+
 void Upgrader::upgrade(GraphProto &graph) {
   NodeList before;
   before.Swap(graph.mutable_node());
@@ -284,6 +297,7 @@ void Upgrader::upgrade(GraphProto &graph) {
     trimOutputs(node);
     while (node.input_size() && node.input(node.input_size() - 1).empty())
       node.mutable_input()->RemoveLast();
+    checkCounts(node);
     if (!adapt(node))
       append(node);
     for (; finished < out->size(); ++finished)

@@ -87,6 +87,7 @@ private:
   void finish(NodeProto &node);
   bool adapt(NodeProto &node);
   void verify(const NodeProto &node) const;
+  void checkCounts(const NodeProto &node) const;
   void fillDefaults(NodeProto &node) const;
   void noteConstant(const std::string &name, const TensorProto &value);
 
