@@ -5,6 +5,9 @@
 
 namespace tessera::quantise {
 
+/// Measured on a decoder with as many samples as inputs, 512 to 1376 of them.
+constexpr double kDampingOfFewRows = 1;
+
 void SecondMoments::add(const float *x, int64_t count, int64_t width) {
   if (!size) {
     size = width;
@@ -166,6 +169,14 @@ float BlockWeights::at(int64_t row, int64_t column) const {
          scales[b];
 }
 
+// What is added to H's diagonal, in units of its mean. With few samples for
+// many inputs the moments are mostly chance, and feedback by them does harm on
+// other samples.
+static double dampingFor(int64_t inputs, uint64_t rows) {
+  double share = double(inputs) / double(rows);
+  return std::max(0.01, kDampingOfFewRows * share * share);
+}
+
 BlockWeights quantiseBlocks(const std::vector<float> &weights, int64_t k,
                             int64_t n, const SecondMoments &moments,
                             const BlockOptions &options) {
@@ -176,7 +187,8 @@ BlockWeights quantiseBlocks(const std::vector<float> &weights, int64_t k,
   out.values.assign(size_t(n * padded), 0);
   bool feedback = !moments.empty() && moments.width() == k;
   std::vector<float> factor =
-      feedback ? inverseFactor(moments, 0.01) : std::vector<float>();
+      feedback ? inverseFactor(moments, dampingFor(k, moments.count()))
+               : std::vector<float>();
   std::vector<float> importance(size_t(k), 1);
   for (int64_t i = 0; feedback && i < k; ++i)
     importance[i] = 1 / (factor[i * k + i] * factor[i * k + i]);

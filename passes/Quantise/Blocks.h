@@ -20,6 +20,7 @@ public:
   void add(const float *rows, int64_t count, int64_t width);
   int64_t width() const { return size; }
   bool empty() const { return rows == 0; }
+  uint64_t count() const { return rows; }
   const std::vector<double> &sums() const { return h; }
 
 private:
