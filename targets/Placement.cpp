@@ -97,7 +97,7 @@ static OwningOpRef<ModuleOp> isolate(llvm::ArrayRef<Operation *> ops) {
 }
 
 /// Whether the sum of a channel's weights may be more than an Ethos-U adds up,
-/// whatever they are: more than 65,024 of them for one output.
+/// whatever they are.
 static bool sumsMatter(llvm::ArrayRef<Operation *> ops) {
   for (Operation *op : ops)
     for (Value v : op->getOperands()) {
@@ -105,7 +105,7 @@ static bool sumsMatter(llvm::ArrayRef<Operation *> ops) {
       if (!type || type.getRank() < 2 || !type.hasStaticShape() || !isConstantOperand(v, Precision::Int8))
         continue;
       int64_t channels = std::max<int64_t>(std::min(type.getDimSize(0), type.getDimSize(1)), 1);
-      if (type.getNumElements() / channels > 65024)
+      if (type.getNumElements() / channels > ethosu::alwaysSummable)
         return true;
     }
   return false;

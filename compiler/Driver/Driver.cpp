@@ -271,6 +271,8 @@ FailureOr<CompileResult> compile(const CompileOptions &options, MLIRContext *con
     plan.provenanceOptions.push_back("--segment " + s);
   for (const std::string &pin : options.pins)
     plan.provenanceOptions.push_back("--pin " + pin);
+  if (options.vendorFallback)
+    plan.provenanceOptions.push_back("--vendor-fault cpu");
   auto memory = planMemory(plan);
   if (!memory)
     return emitError(loc, toString(memory.takeError()));

@@ -2,6 +2,7 @@
 
 #include "compiler/Report/InspectText.h"
 
+#include "targets/EthosU/Artefact.h"
 #include "runtime-stub/format/Header.h"
 #include "runtime-stub/format/bundle_generated.h"
 
@@ -270,6 +271,26 @@ private:
       out["copies"].push_back(row);
     }
   }
+  /// What a vendor's compiler made, where that is known by its first bytes.
+  void artefact(Json &row, llvm::ArrayRef<uint8_t> bytes) {
+    if (!ethosu::isArtefact(bytes))
+      return;
+    auto a = ethosu::readArtefact(bytes);
+    if (!a) {
+      row["fault"] = llvm::toString(a.takeError());
+      return;
+    }
+    row["accelerator"] = a->config.accelerator;
+    row["system_config"] = a->config.systemConfig;
+    row["memory_mode"] = a->config.memoryMode;
+    row["compiler"] = "ethos-u-vela " + a->velaVersion;
+    row["command_bytes"] = a->commands.size();
+    row["weight_bytes"] = a->weights.size();
+    row["scratch_bytes"] = a->scratch;
+    row["fast_scratch_bytes"] = a->scratchFast;
+    row["inputs"] = a->inputs.size();
+    row["outputs"] = a->outputs.size();
+  }
   void segments(Json &out) {
     static const char *const kinds[] = {"code", "data", "device"};
     out["segments"] = Json::array();
@@ -283,6 +304,9 @@ private:
       row["offset"] = s->offset();
       row["bytes"] = s->size();
       row["chunks"] = count(s->chunks());
+      if (s->kind() == format::SegmentKind::Device && s->offset() <= file.size() &&
+          s->size() <= file.size() - s->offset())
+        artefact(row, llvm::arrayRefFromStringRef(file.substr(s->offset(), s->size())));
       out["segments"].push_back(row);
     }
   }

@@ -61,6 +61,17 @@ void printTensors(llvm::raw_ostream &os, const char *title,
        << "\n";
 }
 
+/// ", commands ... for ethos-u55-256" of a segment that a vendor's compiler made.
+std::string artefactText(const Json &segment) {
+  if (segment.contains("fault"))
+    return ", " + segment["fault"].get<std::string>();
+  if (!segment.contains("accelerator"))
+    return "";
+  return ", commands " + sizeText(segment["command_bytes"]) + ", weights " + sizeText(segment["weight_bytes"]) +
+         ", scratch " + sizeText(segment["scratch_bytes"]) + " for " + segment["accelerator"].get<std::string>() +
+         " by " + segment["compiler"].get<std::string>();
+}
+
 /// What runs elsewhere, and what is moved for it.
 void printMovement(llvm::raw_ostream &os, const Json &j) {
   os << "launches\n";
@@ -115,7 +126,7 @@ std::string renderInspection(llvm::StringRef path, const Json &j) {
        << llvm::left_justify(
               s.contains("variant") ? s["variant"].get<std::string>() : "", 12)
        << " " << llvm::right_justify(sizeText(s["bytes"]), 10) << "  at "
-       << s["offset"].get<uint64_t>() << "\n";
+       << s["offset"].get<uint64_t>() << artefactText(s) << "\n";
   os << "memory\n";
   for (const Json &p : j["pools"]) {
     os << "  " << llvm::left_justify(p["name"].get<std::string>(), 12) << " "

@@ -1,8 +1,10 @@
 #include "passes/Partition/VendorTools.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/MLIRContext.h"
 #include "targets/EthosU/Artefact.h"
 #include "targets/EthosU/Limits.h"
 #include "targets/Tosa/Serialise.h"
+#include "llvm/Support/FormatVariadic.h"
 
 #include <cmath>
 
@@ -10,18 +12,40 @@ namespace tessera {
 
 /// What the hardware cannot do of the file, constants included, though its
 /// compiler may take it; empty if it can.
-static std::string hardwareFaults(const Unit &unit,
-                                  llvm::ArrayRef<uint8_t> file) {
+static std::string hardwareFaults(const Unit &unit, mlir::ModuleOp module) {
   auto accelerator = ethosu::findAccelerator(unit.accelerator);
-  mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
-  auto module = tosa::readTosa(file, &context);
+  assert(accelerator && "the parser of descriptions knows it");
   std::string all;
-  if (accelerator && mlir::succeeded(module))
-    (*module)->walk([&](mlir::Operation *op) {
-      for (const std::string &fault : ethosu::violations(op, *accelerator))
-        all += (all.empty() ? "" : "; ") + fault;
-    });
+  module->walk([&](mlir::Operation *op) {
+    for (const std::string &fault : ethosu::violations(op, *accelerator))
+      all += (all.empty() ? "" : "; ") + fault;
+  });
   return all;
+}
+
+/// A driver fills and reads by position, so Vela's inputs and outputs have to
+/// be the file's: as many, as large, in that order. Says what is not; or
+/// nothing.
+static std::string borderFault(mlir::func::FuncOp main,
+                               const ethosu::VelaResult &r) {
+  auto differ = [](llvm::StringRef what, mlir::TypeRange types,
+                   llvm::ArrayRef<ethosu::VelaTensor> tensors) -> std::string {
+    if (types.size() != tensors.size())
+      return llvm::formatv("Vela gives {0} {1}s, the file has {2}",
+                           tensors.size(), what, types.size());
+    for (auto [i, type, tensor] : llvm::enumerate(types, tensors)) {
+      auto t = mlir::cast<mlir::RankedTensorType>(type);
+      uint64_t bits = uint64_t(t.getNumElements()) *
+                      std::max(8u, t.getElementTypeBitWidth());
+      if (tensor.size * 8 != bits)
+        return llvm::formatv("Vela gives {0} {1} {2} bytes, the file {3}", what,
+                             i, tensor.size, bits / 8);
+    }
+    return "";
+  };
+  std::string fault = differ("input", main.getArgumentTypes(), r.inputs);
+  return fault.empty() ? differ("output", main.getResultTypes(), r.outputs)
+                       : fault;
 }
 
 llvm::Expected<VendorTools::Answer>
@@ -34,12 +58,23 @@ VendorTools::compile(const Unit &unit, llvm::ArrayRef<uint8_t> tosa) {
     return Answer{nullptr, it->second};
   if (!brokenBy.empty())
     return Answer{nullptr, "the vendor's compiler is out of order"};
-  if (std::string fault = hardwareFaults(unit, tosa); !fault.empty())
+  mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
+  auto module = tosa::readTosa(tosa, &context);
+  if (mlir::failed(module))
+    return llvm::make_error<ethosu::VelaError>(
+        ethosu::VelaError::Kind::Broken, "its TOSA file cannot be read back");
+  if (std::string fault = hardwareFaults(unit, **module); !fault.empty())
     return Answer{nullptr,
                   refused.emplace(std::move(key), fault).first->second};
   ethosu::VelaConfig config{unit.accelerator, unit.systemConfig,
                             unit.memoryMode};
   auto result = vela.compile(tosa, config);
+  if (result)
+    if (std::string fault = borderFault(
+            (*module)->lookupSymbol<mlir::func::FuncOp>("main"), *result);
+        !fault.empty())
+      result = llvm::make_error<ethosu::VelaError>(
+          ethosu::VelaError::Kind::Broken, fault);
   if (result) {
     VendorCode code{ethosu::writeArtefact(config, *result, tosa),
                     std::llround(std::ceil(result->nanoseconds()))};

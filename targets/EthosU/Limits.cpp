@@ -139,12 +139,6 @@ std::string namesOf(unsigned set) {
   return names;
 }
 
-std::string nameOf(Type t) {
-  std::string s;
-  llvm::raw_string_ostream(s) << t;
-  return s;
-}
-
 /// False if what follows makes no sense: tensors without static shape.
 bool checkTensors(Check &c) {
   constexpr int64_t maxRank = 6; // of TOSA's level 8K
@@ -214,7 +208,7 @@ SmallVector<std::string> violations(Operation *op,
                                              : op->getOperand(entry.position));
     if (allowed != none && !(allowed & setOf(found)))
       c.no((entry.position == result ? "a result" : "an operand") +
-           Twine(" of type ") + nameOf(found) + ", known are " +
+           Twine(" of type ") + Check::typeName(found) + ", known are " +
            namesOf(allowed));
     if (entry.check)
       check = entry.check;

@@ -21,5 +21,9 @@ namespace tessera::ethosu {
 llvm::SmallVector<std::string> violations(mlir::Operation *tosaOp,
                                           const Accelerator &accelerator);
 
+/// So many int8 weights for one output never sum up to more than is possible,
+/// 127 * 65,536 in absolute values of 128 at most: their values need no look.
+constexpr int64_t alwaysSummable = 127 * 65536 / 128;
+
 } // namespace tessera::ethosu
 #endif

@@ -8,6 +8,7 @@ play refuses the bundle. Then Vela is a script that is missing, hangs, dies or t
 behind, or leaves the work to the processor where that was asked for. Last, a quantised public model on every Ethos-U that there is a description of.
 """
 import argparse
+import json
 import os
 import re
 import stat
@@ -71,10 +72,10 @@ def script(folder, body):
     return path
 
 
-def compile_with(tools, python, model, out, *options):
+def compile_with(tools, python, model, out, *options, target=TARGET):
     """Status, stderr, seconds."""
     start = time.time()
-    p = subprocess.run([tools.tessera, "compile", model, "-o", out, "--target", TARGET, "-q", *options], env={**os.environ, "TESSERA_VELA_PYTHON": python},
+    p = subprocess.run([tools.tessera, "compile", model, "-o", out, "--target", target, "-q", *options], env={**os.environ, "TESSERA_VELA_PYTHON": python},
                        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300)
     return p.returncode, p.stderr, time.time() - start
 
@@ -141,9 +142,39 @@ def artefact(tools, model):
         if first[at + commands:at + commands + 4] != b"COP1" or size < 64:
             raise Fault("no command stream")
         run_emulated(tools, paths[0], model)
+        shown = json.loads(subprocess.run([tools.tessera, "inspect", paths[0], "--format", "json"], capture_output=True, text=True, check=True).stdout)
+        segment = next(s for s in shown["segments"] if s["kind"] == "device")
+        if segment.get("accelerator") != TARGET or segment["command_bytes"] != size or "fault" in segment:
+            raise Fault(f"inspect says {segment}")
         p = subprocess.run([os.path.join(tools.bin, "tsr-run"), paths[0], "x=" + os.path.join(tmp, "x.npy")], capture_output=True, text=True)
         if p.returncode != 1 or "ethos-u55-256/Ethos_U55_High_End_Embedded/Shared_Sram" not in p.stderr:
             raise Fault(f"a host without the NPU: status {p.returncode}: {p.stderr[:300]}")
+
+
+def command_line(tools, model):
+    """The command stream and the weights are those of the vendor's own program on the segment's TOSA file."""
+    with tempfile.TemporaryDirectory() as tmp:
+        bundle, file = os.path.join(tmp, "m.tsr"), os.path.join(tmp, "m.tosa")
+        for target, wanted in (("ethos-u55-256", ["ethos-u55-256", "Ethos_U55_High_End_Embedded", "Shared_Sram"]),
+                               ("ethos-u65-512", ["ethos-u65-512", "Ethos_U65_High_End", "Dedicated_Sram_384KB"]),
+                               ("ethos-u85-256", ["ethos-u85-256", "Ethos_U85_SYS_DRAM_Mid", "Dedicated_Sram_384KB"])):
+            status, said, _ = compile_with(tools, PYTHON, model, bundle, "--pin", "Conv:c=npu", target=target)
+            if status:
+                raise Fault(f"status {status}: {said[:300]}")
+            data = open(bundle, "rb").read()
+            at = data.find(b"TSEU")
+            parts = [data[at + a:at + a + n] for a, n in (struct.unpack_from("<QQ", data, at + 272 + 16 * i) for i in range(3))]
+            with open(file, "wb") as f:
+                f.write(parts[2])
+            p = subprocess.run([os.path.join(os.path.dirname(PYTHON), "vela"), file, "--accelerator-config", wanted[0], "--config", "Arm/vela.ini",
+                                "--system-config", wanted[1], "--memory-mode", wanted[2], "--output-dir", tmp, "--output-format", "raw"],
+                               capture_output=True, text=True, timeout=300)
+            if p.returncode:
+                raise Fault(f"vela: {p.stdout[-300:]}{p.stderr[-300:]}")
+            raw = np.load(os.path.join(tmp, "m_vela.npz"), allow_pickle=True)
+            for name, ours in (("cmd_data", parts[0]), ("weight_data", parts[1])):
+                if raw[name].tobytes() != ours:
+                    raise Fault(f"{target}: {name} differs from Vela's own")
 
 
 def public_model(tools, target):
@@ -176,7 +207,7 @@ def main():
     with tempfile.TemporaryDirectory() as tmp:
         model = os.path.join(tmp, "model.onnx")
         onnx.save(build("vendor", MODEL, 21), model)
-        tests = [("artefact", artefact, ()), ("missing", missing, ())] + [(name, misbehaves, (body, word)) for name, body, word in FAULTS]
+        tests = [("artefact", artefact, ()), ("command line", command_line, ()), ("missing", missing, ())] + [(name, misbehaves, (body, word)) for name, body, word in FAULTS]
         for name, work, arguments in tests:
             if re.search(a.only, name):
                 tally.attempt(name, work, tools, model, *arguments)

@@ -16,6 +16,12 @@ Check::Check(Operation *op, const Accelerator &accelerator,
 
 void Check::no(const Twine &what) { faults.push_back((what + where).str()); }
 
+std::string Check::typeName(Type t) {
+  std::string s;
+  llvm::raw_string_ostream(s) << t;
+  return s;
+}
+
 void Check::atMost(const Twine &what, int64_t found, int64_t limit) {
   if (found > limit)
     no(what + " " + Twine(found) + " exceeds " + Twine(limit));

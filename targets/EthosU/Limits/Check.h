@@ -23,6 +23,7 @@ public:
   /// "what 65 exceeds 64 (Ethos-U55 CONV2D)".
   void atMost(const llvm::Twine &what, int64_t found, int64_t limit);
 
+  static std::string typeName(mlir::Type t);
   llvm::ArrayRef<int64_t> shapeOf(mlir::Value v) const;
   mlir::Type elementOf(mlir::Value v) const;
   llvm::ArrayRef<int64_t> operandShape(unsigned i) const {

@@ -87,18 +87,12 @@ void checkStride(Check &c, const Window &w, bool splits) {
          " exceeds 3, which is possible only without padding and dilation");
 }
 
-std::string typeName(Type t) {
-  std::string s;
-  llvm::raw_string_ostream(s) << t;
-  return s;
-}
-
 void checkWeightType(Check &c) {
   Type input = c.elementOf(c.op->getOperand(0)),
        weight = c.elementOf(c.op->getOperand(1));
   if (!weight.isInteger(8) && !(weight.isInteger(4) && input.isInteger(8)))
-    c.no("weights of type " + typeName(weight) + " on an input of type " +
-         typeName(input) + "; known are i8, and i4 on i8");
+    c.no("weights of type " + Check::typeName(weight) + " on an input of type " +
+         Check::typeName(input) + "; known are i8, and i4 on i8");
 }
 
 ElementsAttr constantOf(Value v) {

@@ -446,3 +446,29 @@ TEST_CASE("an artefact lies in the bundle, is hashed and can be taken out",
     CHECK(attempt.error.code == TSR_ERROR_STRUCTURE);
   }
 }
+
+TEST_CASE("a device that the host neither drives nor plays is refused", "[devices]") {
+  const char *kind = "ethos-u55-256/System/Mode";
+  DevicePlan m;
+  m.plan.devices[1].kind = kind;
+  std::string bytes = m.bundle();
+  struct Case {
+    const char *kinds;
+    bool runs;
+  };
+  for (Case c : {Case{nullptr, false}, {"", false}, {"ethos-u55-256/System/Mod", false},
+                 {"ethos-u55-256/System/Mode2 gpu", false}, {"gpu ethos-u55-256/System/Mode", true}, {"*", true}}) {
+    INFO((c.kinds ? c.kinds : "none"));
+    Run run(bytes);
+    run.deviceKinds = c.kinds;
+    tsr_status_t status = run.open();
+    CHECK(status == (c.runs ? TSR_OK : TSR_REFUSED));
+    if (!c.runs) {
+      CHECK(run.error.code == TSR_ERROR_FEATURES);
+      CHECK(std::string(run.error.text).find(kind) != std::string::npos);
+    }
+  }
+  Run check(bytes); // on a machine that only looks
+  CHECK(check.open(/*checkOnly=*/true) == TSR_OK);
+  CHECK(std::string(tsr_device_kind(check.bundle, 1)) == kind);
+}

@@ -234,6 +234,7 @@ Run::Run(const std::string &bytes, const std::string &features,
 
 tsr_status_t Run::open(bool checkOnly) {
   host = tsr::posix::makeHost(features, context);
+  host.device_kinds = deviceKinds;
   state.resize(tsr_bundle_state_bytes());
   return tsr_open(image.data(), imageBytes, &host, nullptr, checkOnly,
                   state.data(), &bundle, &error);

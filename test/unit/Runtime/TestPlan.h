@@ -111,6 +111,7 @@ public:
   std::vector<int64_t> shape;
   unsigned suspensions = 0;
   tsr::posix::HostContext context;
+  const char *deviceKinds = ""; ///< that the host drives
   tsr::posix::Pages image;
   uint64_t imageBytes;
 
