@@ -56,6 +56,7 @@ static FailureOr<OwningOpRef<ModuleOp>> import(Model &model, const ImportOptions
     load();
     sortModel(model.proto);
     checkModel(model);
+    separateNames(model);
     separateDefaults(model, options);
     lowerContrib(model);
     inlineFunctions(model);

@@ -112,6 +112,9 @@ void collectFreeNames(const NodeProto &node, std::vector<std::string> &names);
 // Check.
 void checkModel(Model &model);
 
+// Scopes, before anything knows a value by its name alone.
+void separateNames(Model &model);
+
 // Contrib.
 void lowerContrib(Model &model);
 

@@ -138,6 +138,11 @@ graph("shape_arithmetic", """g (float[b,s,24] x) => (float[b,s,4,6] y) { sh = Sh
 graph("range_expand", "g (float[n] x) => (float[n,n] y) { s = Shape(x) z = Constant<value = int64 {0}>() o = Constant<value = int64 {1}>() k = Squeeze(s) r = Range(z, k, o) f = Cast<to=1>(r) u = Unsqueeze(f, o) y = Mul(u, x) }", [[5]], [[12]])
 graph("if_captured", """g (float[4,5] x) => (float y) { s = ReduceSum<keepdims=0>(x) z = Constant<value = float {0.0}>() c = Greater(s, z)
   y = If(c) <then_branch = t () => (float[4,5] a) { a = Add(x, s) }, else_branch = e () => (float[4,5] b) { b = Mul(x, s) }> }""")
+# Both branches use the same names for values of other types, shapes and contents.
+NAMESAKES = """<then_branch = t () => (float[a,b,c,d] p) { k = Constant<value = float[0] {}>() n = Constant<value = int64[4] {1, 1, 8, 5}>() r = Resize(x, k, k, n) p = Softmax<axis=3>(r) },
+  else_branch = e () => (float[e,f,g,h] p) { k = Constant<value = float[4] {1.0, 2.0, 1.0, 3.0}>() n = Constant<value = float[0] {}>() r = Resize(x, n, k) p = Softmax<axis=1>(r) }>"""
+graph("if_namesakes", f"""g (float[1,1,4,5] x) => (float y, float w) {{ s = ReduceSum<keepdims=0>(x) z = Constant<value = float {{0.0}}>() c = Greater(s, z) i = Not(c)
+  y = If(c) {NAMESAKES} w = If(i) {NAMESAKES} }}""", opset=12)
 graph("loop_scan_outputs", """g (float[3] x) => (float[3] last, float[n,3] all) { n = Constant<value = int64 {5}>() t = Constant<value = bool {1}>()
   last, all = Loop(n, t, x) <body = b (int64 i, bool c, float[3] v) => (bool c2, float[3] v2, float[3] o) { c2 = Identity(c) f = Cast<to=1>(i) v2 = Add(v, f) o = Mul(v2, x) }> }""")
 # Recurrent, quantised.
