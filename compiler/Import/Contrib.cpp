@@ -64,7 +64,8 @@ void checkAgainst(const ContribOperator &known, const NodeProto &node) {
 
 class Lowering {
 public:
-  explicit Lowering(Model &model) : model(model) {
+  explicit Lowering(Model &model)
+      : model(model), names(*model.proto.mutable_graph()) {
     for (const FunctionProto &f : model.proto.functions())
       taken.insert({f.domain() + ":" + f.name(),
                     true}); // the model's own take precedence
@@ -135,6 +136,8 @@ private:
         call.outputs.push_back(!name.empty());
       call.model = &model;
       call.node = &node;
+      call.names = &names;
+      call.made = &made;
       FunctionProto f = emptyFunction(node.domain(), node.op_type(),
                                       node.input_size(), node.output_size());
       Recipe recipe(call, f);
@@ -154,6 +157,8 @@ private:
   }
 
   Model &model;
+  NameSet names;
+  std::map<std::string, std::string> made;
   llvm::StringMap<bool> taken;
   std::list<TypeProto> initializers;
   int count = 0;

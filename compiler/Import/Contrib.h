@@ -42,6 +42,10 @@ struct Call {
   /// Types and constants as in the finished model; null in the first inference.
   Model *model = nullptr;
   NodeProto *node = nullptr;
+  /// Names of the model's values, and of the tensors that recipes made by what
+  /// they were made from; with `node`.
+  NameSet *names = nullptr;
+  std::map<std::string, std::string> *made = nullptr;
 };
 
 class Recipe {

@@ -48,11 +48,13 @@ public:
         r.call.node->input(i) + "/" + std::to_string(bits) + "bit";
     for (int64_t d : dims)
       name += "/" + std::to_string(d);
-    if (!initialised(name)) {
+    auto [it, fresh] = r.call.made->try_emplace(name);
+    if (fresh) {
+      it->second = r.call.names->unique(name);
       T t = packed;
-      add(t, name, dims);
+      add(t, it->second, dims);
     }
-    return bind(i, name);
+    return bind(i, it->second);
   }
 
   /// Input `i` with rows of `dims[1]` integers, each padded to whole bytes;
@@ -85,9 +87,8 @@ public:
     }
     T t;
     t.set_raw_data(raw);
-    std::string name = locationName(*r.call.node) + "/zero_points";
-    while (initialised(name))
-      name += "_";
+    std::string name =
+        r.call.names->unique(locationName(*r.call.node) + "/zero_points");
     add(t, name, dims);
     return bind(i, name);
   }
@@ -106,10 +107,6 @@ private:
     return *t;
   }
   GraphProto &graph() { return *r.call.model->proto.mutable_graph(); }
-  bool initialised(const std::string &name) {
-    return llvm::any_of(graph().initializer(),
-                        [&](const T &t) { return t.name() == name; });
-  }
   void add(T &t, const std::string &name, const std::vector<int64_t> &dims) {
     t.set_name(name);
     t.set_data_type(type);
