@@ -98,14 +98,26 @@ LogicalResult canonicalise(const CompileOptions &options, ModuleOp module) {
   return success();
 }
 
-FailureOr<OwningOpRef<ModuleOp>> frontEnd(const CompileOptions &options, MLIRContext *context,
-                                          std::vector<std::string> *inputs) {
+/// `reported`: filled if there is to be a report of the placement.
+static FailureOr<OwningOpRef<ModuleOp>> frontEnd(const CompileOptions &options, MLIRContext *context,
+                                                 std::vector<std::string> *inputs,
+                                                 std::optional<PlacedModel> &reported) {
   auto module = importModel(options, context, inputs);
   if (failed(module) || stopsAfter(options, Phase::Import))
     return module;
+  if (!options.reportFolder.empty())
+    reported.emplace(options.model, **module);
   if (failed(canonicalise(options, **module)))
     return failure();
+  if (reported)
+    reported->canonicalised(**module);
   return module;
+}
+
+FailureOr<OwningOpRef<ModuleOp>> frontEnd(const CompileOptions &options, MLIRContext *context,
+                                          std::vector<std::string> *inputs) {
+  std::optional<PlacedModel> reported;
+  return frontEnd(options, context, inputs, reported);
 }
 
 /// Makefile syntax, as Ninja reads it. Not yet under its name.
@@ -145,8 +157,9 @@ static std::string hashOfFile(StringRef path) {
 }
 
 /// The phase `partition`; nothing for a target that has but a CPU.
+/// `reported`: the model for the reports; null if none are wanted.
 static LogicalResult partitionModel(const CompileOptions &options, const TargetDescription &target, func::FuncOp func,
-                                    CompileResult &result) {
+                                    const PlacedModel *reported, CompileResult &result) {
   if (target.units.size() < 2) {
     if (!options.pins.empty() || !options.reportFolder.empty())
       return func.emitError(options.pins.empty() ? "--report " + options.reportFolder : "--pin " + options.pins.front())
@@ -161,8 +174,8 @@ static LogicalResult partitionModel(const CompileOptions &options, const TargetD
   if (failed(placement))
     return failure();
   result.placement = std::move(*placement);
-  if (!options.reportFolder.empty())
-    if (llvm::Error error = writePlacement(*result.placement, options.reportFolder))
+  if (reported)
+    if (llvm::Error error = writePlacement(*result.placement, *reported, options.reportFolder))
       return func.emitError(toString(std::move(error)));
   dump(options, Phase::Partition, func);
   return success();
@@ -215,7 +228,8 @@ FailureOr<CompileResult> compile(const CompileOptions &options, MLIRContext *con
       isas.push_back(cpu::findIsa(name));
 
   CompileResult result;
-  auto module = frontEnd(options, context, &result.inputs);
+  std::optional<PlacedModel> reported;
+  auto module = frontEnd(options, context, &result.inputs, reported);
   if (failed(module))
     return failure();
   result.inputs.insert(result.inputs.begin(), options.model);
@@ -237,7 +251,7 @@ FailureOr<CompileResult> compile(const CompileOptions &options, MLIRContext *con
       return failure();
   }
 
-  if (failed(options.segments.empty() ? partitionModel(options, *target, func, result)
+  if (failed(options.segments.empty() ? partitionModel(options, *target, func, reported ? &*reported : nullptr, result)
                                       : wrapNamedNodes(func, options.segments)))
     return failure();
   if (stopsAfter(options, Phase::Partition))

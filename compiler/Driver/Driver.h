@@ -34,7 +34,7 @@ struct CompileOptions {
   std::vector<std::string> pins;    ///< texts of --pin, "NODE=UNIT"
   bool vendorFallback = false;      ///< a vendor's compiler that fails leaves its regions to the CPU
   unsigned vendorSeconds = 120;     ///< and has so long for one region
-  std::string reportFolder;         ///< plan.txt, plan.json, problem.json, solution.json; or empty
+  std::string reportFolder;         ///< of writePlacement(); or empty
   std::string depfile;
   std::string viaTosa;              ///< for tests: what is sent through the TOSA file, see parseRoundTrip()
   std::string dumpAfter;            ///< phase word, or empty

@@ -239,6 +239,7 @@ FailureOr<AuditReport> audit(const CompileOptions &options, ArrayRef<std::string
   auto module = importModel(options, context);
   if (failed(module))
     return failure();
+  ModelGraph graph(**module);
   Originals originals(**module);
   if (failed(canonicalise(options, **module)))
     return failure();
@@ -246,6 +247,7 @@ FailureOr<AuditReport> audit(const CompileOptions &options, ArrayRef<std::string
   auditor.prepare();
   AuditReport report;
   report.model = options.model;
+  report.graph = std::move(graph);
   for (const TargetDescription &target : targets)
     report.targets.push_back(auditor.run(target));
   return report;

@@ -3,6 +3,7 @@
 #define TESSERA_COMPILER_REPORT_AUDIT_H
 
 #include "compiler/Driver/Driver.h"
+#include "compiler/Report/ModelGraph.h"
 #include "targets/Target.h"
 
 namespace tessera {
@@ -28,7 +29,7 @@ struct AuditRow {
 struct TargetAudit {
   std::string target;
   std::vector<std::string> units;
-  std::vector<AuditRow> rows; ///< in the model's order
+  std::vector<AuditRow> rows; ///< in the model's order; what no node of it names comes behind
   bool assumedSizes = false;  ///< costs took open dimensions at their least
   unsigned placed(unsigned unit) const;
   /// Nodes that no unit can run.
@@ -37,6 +38,7 @@ struct TargetAudit {
 
 struct AuditReport {
   std::string model;
+  ModelGraph graph; ///< its nodes are the first rows of every target
   std::vector<TargetAudit> targets;
   bool refused() const;
 };
@@ -51,7 +53,9 @@ mlir::FailureOr<AuditReport> audit(const CompileOptions &options, llvm::ArrayRef
                                    mlir::MLIRContext *context);
 
 void printText(const AuditReport &report, llvm::raw_ostream &os);
-void printJson(const AuditReport &report, llvm::raw_ostream &os);
+void printJson(const AuditReport &report, llvm::raw_ostream &os, unsigned indent = 1);
+/// One page for a browser, with the JSON in it.
+void printHtml(const AuditReport &report, llvm::raw_ostream &os);
 
 } // namespace tessera
 #endif

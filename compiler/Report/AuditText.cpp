@@ -1,5 +1,6 @@
-// The audit as text and as JSON.
+// The audit as text, as JSON and as a page.
 #include "compiler/Report/Audit.h"
+#include "compiler/Report/Page/Page.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/JSON.h"
@@ -176,17 +177,25 @@ static void printTarget(const TargetAudit &audit, json::OStream &json) {
   });
 }
 
-void printJson(const AuditReport &report, raw_ostream &os) {
-  json::OStream json(os, 1);
+void printJson(const AuditReport &report, raw_ostream &os, unsigned indent) {
+  json::OStream json(os, indent);
   json.object([&] {
     json.attribute("schema", "tessera.audit/2");
-    json.attribute("model", report.model);
+    json.attribute("model", json::fixUTF8(report.model));
+    printGraph(report.graph, json);
     json.attributeArray("targets", [&] {
       for (const TargetAudit &audit : report.targets)
         json.object([&] { printTarget(audit, json); });
     });
   });
   os << "\n";
+}
+
+void printHtml(const AuditReport &report, raw_ostream &os) {
+  std::string data;
+  raw_string_ostream text(data);
+  printJson(report, text, /*indent=*/0);
+  printPage("Audit of " + report.model, data, os);
 }
 
 } // namespace tessera

@@ -1,4 +1,6 @@
 #include "compiler/Report/PlacementReport.h"
+#include "compiler/Report/Page/Page.h"
+#include "dialects/Onnx/IR/OnnxUtils.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/JSON.h"
@@ -25,6 +27,7 @@ struct SegmentRow {
 struct CopyRow {
   size_t tensor = 0;
   int from = 0, to = 0;
+  std::vector<int> readers; ///< operators of the problem
   Cost cost = 0;
   int64_t bytes = 0; ///< that move between memories
 };
@@ -53,12 +56,12 @@ static void addCopies(const Placement &p, const partition::Graph &graph, Breakdo
     if (graph.producer[t] < 0)
       continue;
     int from = graph.options(graph.producer[t])[s.choice[graph.producer[t]]].output;
-    std::set<int> wanted;
+    std::map<int, std::vector<int>> wanted;
     for (int k : graph.consumers[t])
-      wanted.insert(graph.options(k)[s.choice[k]].input);
+      wanted[graph.options(k)[s.choice[k]].input].push_back(k);
     wanted.erase(from);
-    for (int to : wanted) {
-      CopyRow row{t, from, to, graph.copyCost(int(t), from, to), storedBytes(p, t, from ? from : to)};
+    for (auto &[to, readers] : wanted) {
+      CopyRow row{t, from, to, readers, graph.copyCost(int(t), from, to), storedBytes(p, t, from ? from : to)};
       b.copyCost += row.cost;
       b.copyBytes += row.bytes;
       b.copies.push_back(row);
@@ -144,6 +147,8 @@ static void jsonDevices(const Placement &p, const Breakdown &b, llvm::json::OStr
     for (size_t d = 0; d < b.devices.size(); ++d)
       json.object([&] {
         json.attribute("name", p.problem.devices[d].name);
+        if (d)
+          json.attribute("precision", precisionName(p.devices[d].precision));
         json.attribute("groups", b.devices[d].ops);
         json.attribute("segments", b.devices[d].segments);
         json.attribute("time_ns", b.devices[d].cost);
@@ -168,14 +173,19 @@ static void jsonSegments(const Placement &p, const Breakdown &b, llvm::json::OSt
 }
 
 static void jsonCopies(const Placement &p, const Breakdown &b, llvm::json::OStream &json) {
-  std::vector<std::string> writer(p.problem.elements.size());
-  for (const partition::Op &op : p.problem.ops)
+  std::vector<size_t> writer(p.problem.elements.size());
+  for (auto [j, op] : llvm::enumerate(p.problem.ops))
     for (int t : op.outputs)
-      writer[t] = op.name;
+      writer[t] = j;
   json.attributeArray("copies", [&] {
     for (const CopyRow &row : b.copies)
       json.object([&] {
-        json.attribute("of", llvm::json::fixUTF8(writer[row.tensor]));
+        json.attribute("of", llvm::json::fixUTF8(p.problem.ops[writer[row.tensor]].name));
+        json.attribute("writer", static_cast<int64_t>(writer[row.tensor]));
+        json.attributeArray("readers", [&] {
+          for (int j : row.readers)
+            json.value(j);
+        });
         json.attribute("from", p.problem.states[row.from]);
         json.attribute("to", p.problem.states[row.to]);
         json.attribute("bytes", row.bytes);
@@ -184,12 +194,78 @@ static void jsonCopies(const Placement &p, const Breakdown &b, llvm::json::OStre
   });
 }
 
-void printPlacementJson(const Placement &p, llvm::raw_ostream &os) {
+/// A group that has no option on a device has the reasons.
+static void jsonGroup(const Placement &p, size_t j, llvm::json::OStream &json) {
+  const partition::Solution &s = *p.result.solution;
+  const partition::Op &op = p.problem.ops[j];
+  const Option &chosen = op.options[s.choice[j]];
+  json.attribute("name", llvm::json::fixUTF8(op.name));
+  json.attribute("device", p.problem.devices[chosen.device].name);
+  json.attribute("time_ns", chosen.cost);
+  if (s.segment[j] >= 0)
+    json.attribute("segment", s.segment[j]);
+  json.attributeObject("times_ns", [&] {
+    std::map<int, Cost> least;
+    for (const Option &o : op.options)
+      least[o.device] = std::min(o.cost, least.try_emplace(o.device, o.cost).first->second);
+    for (auto [device, cost] : least)
+      json.attribute(p.problem.devices[device].name, cost);
+  });
+  json.attributeObject("refusals", [&] {
+    for (const PlacementRefusal &r : p.refusals[j])
+      json.attributeArray(p.problem.devices[r.device].name, [&] {
+        for (const std::string &reason : r.reasons)
+          json.value(llvm::json::fixUTF8(reason));
+      });
+  });
+}
+
+static void jsonGroups(const Placement &p, llvm::json::OStream &json) {
+  json.attributeArray("groups", [&] {
+    for (size_t j = 0; j < p.problem.ops.size(); ++j)
+      json.object([&] { jsonGroup(p, j, json); });
+  });
+}
+
+/// What became of each node of the model.
+static void jsonNodes(const Placement &p, const PlacedModel &model, llvm::json::OStream &json) {
+  std::map<StringRef, std::vector<int64_t>> groupsOf;
+  for (size_t j = 0; j < p.nodes.size(); ++j)
+    for (const std::string &node : p.nodes[j])
+      if (std::vector<int64_t> &groups = groupsOf[node]; groups.empty() || groups.back() != int64_t(j))
+        groups.push_back(j);
+  json.attributeArray("nodes", [&] {
+    for (const PlacedModel::Fate &fate : model.fates)
+      json.object([&] {
+        if (!fate.rewrite.empty())
+          json.attribute("after", llvm::json::fixUTF8(fate.rewrite));
+        std::set<int64_t> groups;
+        for (const std::string &name : fate.into)
+          if (auto it = groupsOf.find(name); it != groupsOf.end())
+            groups.insert(it->second.begin(), it->second.end());
+        json.attributeArray("groups", [&] {
+          for (int64_t j : groups)
+            json.value(j);
+        });
+      });
+  });
+}
+
+void PlacedModel::canonicalised(ModuleOp module) {
+  for (Originals::Fate &fate : originals.trace(module)) {
+    fates.push_back({std::move(fate.rewrite), {}});
+    for (Operation *op : fate.into)
+      fates.back().into.push_back(onnx::getNodeName(op).str());
+  }
+}
+
+void printPlacementJson(const Placement &p, const PlacedModel &model, llvm::raw_ostream &os, unsigned indent) {
   Breakdown b = breakDown(p);
   const partition::Solution &s = *p.result.solution;
-  llvm::json::OStream json(os, 2);
+  llvm::json::OStream json(os, indent);
   json.object([&] {
     json.attribute("format", "tessera-plan-report/1");
+    json.attribute("model", llvm::json::fixUTF8(model.path));
     json.attribute("target", p.target);
     json.attribute("estimate_ns", s.cost);
     json.attribute("lower_bound_ns", s.lowerBound);
@@ -203,11 +279,21 @@ void printPlacementJson(const Placement &p, llvm::raw_ostream &os) {
     jsonDevices(p, b, json);
     jsonSegments(p, b, json);
     jsonCopies(p, b, json);
+    jsonGroups(p, json);
+    jsonNodes(p, model, json);
+    printGraph(model.graph, json);
   });
   os << "\n";
 }
 
-llvm::Error writePlacement(const Placement &p, StringRef folder) {
+static void printPlacementHtml(const Placement &p, const PlacedModel &model, llvm::raw_ostream &os) {
+  std::string data;
+  llvm::raw_string_ostream text(data);
+  printPlacementJson(p, model, text, /*indent=*/0);
+  printPage("Plan of " + model.path + " on " + p.target, data, os);
+}
+
+llvm::Error writePlacement(const Placement &p, const PlacedModel &model, StringRef folder) {
   if (std::error_code ec = llvm::sys::fs::create_directories(folder))
     return llvm::createStringError(ec, "cannot make folder " + folder + ": " + ec.message());
   auto write = [&](StringRef name, llvm::function_ref<void(llvm::raw_ostream &)> print) {
@@ -222,7 +308,9 @@ llvm::Error writePlacement(const Placement &p, StringRef folder) {
   };
   llvm::Error error = write("plan.txt", [&](llvm::raw_ostream &os) { printPlacement(p, os); });
   if (!error)
-    error = write("plan.json", [&](llvm::raw_ostream &os) { printPlacementJson(p, os); });
+    error = write("plan.json", [&](llvm::raw_ostream &os) { printPlacementJson(p, model, os); });
+  if (!error)
+    error = write("plan.html", [&](llvm::raw_ostream &os) { printPlacementHtml(p, model, os); });
   if (!error)
     error = write("problem.json", [&](llvm::raw_ostream &os) { os << p.problemText; });
   if (!error)

@@ -50,6 +50,7 @@ FailureOr<Placement> decidePlacement(func::FuncOp func, const TargetDescription 
   if (verdict.outcome != partitioncheck::Outcome::Accepted)
     return func.emitError("internal: the placement is refused by its judge: ") << verdict.reason;
   for (const PlacementGroup &group : model.groups) {
+    p.refusals.push_back(group.refusals);
     p.nodes.emplace_back();
     for (Operation *op : group.ops)
       p.nodes.back().push_back(onnx::getNodeName(op).str());

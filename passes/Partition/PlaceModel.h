@@ -25,6 +25,7 @@ struct Placement {
   partition::SolverResult result;       ///< with a solution
   std::string problemText, solutionText;
   std::vector<std::vector<std::string>> nodes; ///< per operator of the problem: the model's nodes in it
+  std::vector<std::vector<PlacementRefusal>> refusals; ///< per operator of the problem
   std::vector<int64_t> tensorBytes;            ///< per tensor: on the CPU
   bool assumedSizes = false;
 

@@ -17,8 +17,8 @@ void addAudit(CLI::App &app, int &status) {
                    "list`). Repeatable: several make a\n"
                    "matrix of operators against units")
       ->default_str(options->target);
-  command->add_option("--format", *format, "text or json")
-      ->check(CLI::IsMember({"text", "json"}))
+  command->add_option("--format", *format, "text, json, or html: one page for a browser")
+      ->check(CLI::IsMember({"text", "json", "html"}))
       ->capture_default_str();
   command->add_option("-o,--output", options->output, "Report file (default: stdout)");
   command->footer("A node runs as it is (yes), after a rewrite (yes-after), or not (no, "
@@ -27,7 +27,7 @@ void addAudit(CLI::App &app, int &status) {
                   "unit.\n"
                   "Exit status 1 if an operator can run nowhere on some target.\n\n"
                   "Example:\n  tessera audit model.onnx --target host-x86-64 --target "
-                  "rk3588-sim --format json -o audit.json");
+                  "rk3588-sim --format html -o audit.html");
   command->callback([=, &status] {
     options->progress = progressOnTerminal();
     auto context = makeContext();
@@ -38,7 +38,14 @@ void addAudit(CLI::App &app, int &status) {
       status = refused();
       return;
     }
-    auto print = [&](llvm::raw_ostream &os) { *format == "json" ? printJson(*report, os) : printText(*report, os); };
+    auto print = [&](llvm::raw_ostream &os) {
+      if (*format == "json")
+        printJson(*report, os);
+      else if (*format == "html")
+        printHtml(*report, os);
+      else
+        printText(*report, os);
+    };
     if (options->output.empty()) {
       print(llvm::outs());
     } else if (llvm::Error error = llvm::writeToOutput(options->output, [&](llvm::raw_ostream &os) {

@@ -22,8 +22,8 @@ void addCompile(CLI::App &app, int &status) {
   command->add_option("--vendor-timeout", options->vendorSeconds, "Seconds that a vendor's compiler has for one region (120)")
       ->check(CLI::Range(1, 86400));
   command->add_option("--report", options->reportFolder,
-                      "Folder for plan.txt, plan.json, problem.json, solution.json: what runs where and\n"
-                      "why, for a target with more than one unit");
+                      "Folder for plan.html (for a browser), plan.txt, plan.json, problem.json,\n"
+                      "solution.json: what runs where and why, for a target with more than one unit");
   command->add_option("--depfile", options->depfile, "Write the files that were read, in Makefile syntax");
   command->add_option("--segment", options->segments, "UNIT=NODE,...: another device computes these nodes; for tests")
       ->group("");
