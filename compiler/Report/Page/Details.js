@@ -13,9 +13,14 @@ function verdictText(v) {
   return v.yes ? (v.precisions.length ? `yes (${v.precisions.join(", ")})` : "yes") : "no";
 }
 
+/** Of a plan, why a node is not on an accelerator; of an audit, all that keeps it from each device. */
 function reasonsText(fact, units) {
-  const told = units.filter((u) => fact.by[u] && fact.by[u].reasons.length);
-  return told.map((u) => (units.length > 1 ? `${u}: ` : "") + fact.by[u].reasons.join("; ")).join(" · ");
+  if (fact.gone || units.slice(1).some((u) => fact.by[u].chosen))
+    return "";
+  const placed = fact.by[units[0]].chosen;
+  const of = (v) => (v.reasons.length ? v.reasons.join("; ") : placed && !v.chosen ? "possible, the plan is cheaper without" : "");
+  const told = units.filter((u) => of(fact.by[u]));
+  return told.map((u) => (units.length > 1 ? `${u}: ` : "") + of(fact.by[u])).join(" · ");
 }
 
 /** Every node of the model that is no end of it, then what no node of it names. */
@@ -35,7 +40,7 @@ function operatorsTable(model, view, choose) {
   if (model.kind === "plan")
     columns.push(
       { title: "Device", width: "minmax(76px, 0.7fr)", text: (r) => r.fact.device || "nothing to run" },
-      { title: "Segment", width: "70px", number: true, text: (r) => (r.fact.segment < 0 ? "–" : String(r.fact.segment)), sort: (r) => r.fact.segment });
+      { title: "Segment", width: "80px", number: true, text: (r) => (r.fact.segment < 0 ? "–" : String(r.fact.segment)), sort: (r) => r.fact.segment });
   else
     for (const unit of view.units)
       columns.push({ title: unit, width: "minmax(84px, 0.7fr)", text: (r) => (r.fact.gone ? "nothing to run" : verdictText(r.fact.by[unit])) });
@@ -73,7 +78,7 @@ function reasonsTable(model, view, choose) {
   const groups = new Map();
   for (const row of operatorRows(model, view))
     for (const unit of view.units)
-      for (const title of new Set((row.fact.by[unit] ? row.fact.by[unit].reasons : []).map(reasonTitle))) {
+      for (const title of new Set((row.fact.by[unit] ? row.fact.by[unit].reasons : []).map((r) => reasonTitle(model, r)))) {
         const key = `${unit}\n${title}`;
         const group = groups.get(key) || { unit, title, nodes: [], count: 0, ns: 0 };
         group.nodes.push(...row.nodes);
@@ -86,7 +91,7 @@ function reasonsTable(model, view, choose) {
     { title: "Device", width: "84px", text: (g) => g.unit },
     { title: "What keeps nodes from it", width: "minmax(220px, 4fr)", text: (g) => g.title },
     { title: "Nodes", width: "60px", number: true, text: (g) => String(g.count), sort: (g) => g.count },
-    { title: "Their time", width: "84px", number: true, text: (g) => formatNs(g.ns), sort: (g) => g.ns },
+    { title: "Their time", width: "96px", number: true, text: (g) => formatNs(g.ns), sort: (g) => g.ns },
   ];
   return new Table(columns, rows, "Reasons", choose);
 }

@@ -156,12 +156,12 @@ class GraphView {
     const ranges = this.rangesInSight(), far = this.scale < FAR;
     this.drawHulls(ranges);
     this.drawLinks(ranges, far);
-    this.drawCopies(far);
     this.drawWays();
+    this.drawCopies(far);
     this.drawNodes(ranges, far);
     if (!far)
       this.drawBadges();
-    this.drawSegmentNames(ranges);
+    this.drawSegmentNames();
   }
 
   eachNode(ranges, visit) {
@@ -188,7 +188,7 @@ class GraphView {
 
   drawLinks(ranges, far) {
     const { context, layout } = this, { x, y } = layout;
-    context.strokeStyle = this.palette.line;
+    context.strokeStyle = this.scale < 0.12 ? this.palette.faint : this.palette.line;
     context.lineWidth = far ? 0.7 / this.scale : 1.2;
     context.beginPath();
     for (const range of ranges)
@@ -368,7 +368,7 @@ class GraphView {
     });
   }
 
-  /** Bytes of each copy, on its first edge. */
+  /** Bytes of each copy, beside its first edge. */
   drawBadges() {
     const { context } = this, { x, y } = this.layout;
     context.font = "600 11px system-ui, sans-serif";
@@ -379,7 +379,8 @@ class GraphView {
       const route = this.layout.routes[copy.edges[0]], a = route[0];
       const text = `${copy.from} → ${copy.to}, ${formatBytes(copy.bytes)}`;
       const width = context.measureText(text).width + 12, py = this.foot(a) + GAP_Y / 2;
-      const px = (x[a] + (Math.abs(x[route[1]] - x[a]) < 600 ? x[route[1]] : x[a])) / 2;
+      const near = Math.abs(x[route[1]] - x[a]) < 600;
+      const px = (near ? (x[a] + x[route[1]]) / 2 : x[a]) + width / 2 + 8;
       context.fillStyle = this.palette.paper;
       context.strokeStyle = this.palette.copy;
       context.lineWidth = 1.2;
@@ -404,7 +405,7 @@ class GraphView {
       if (first < 0)
         continue;
       const text = `${segment.label} on ${segment.unit}`, width = context.measureText(text).width + size;
-      const px = x[first] - NODE_WIDTH / 2, py = y[first] - NODE_HEIGHT / 2 - 4 - size * 0.4;
+      const px = x[first] + NODE_WIDTH / 2 + size * 0.6, py = y[first] + size * 0.35;
       context.fillStyle = this.palette.ink;
       context.beginPath();
       context.roundRect(px, py - size, width, size * 1.4, size * 0.3);

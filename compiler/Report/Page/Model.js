@@ -230,13 +230,18 @@ function readReport(report) {
     throw new Error(`a report of the kind "${schema}" is not known`);
   const model = readGraph(report.graph);
   model.title = report.model.replace(/^.*[/\\]/, "");
+  model.names = new Set(model.nodes.map((n) => n.name));
   model.kind = isPlan ? "plan" : "audit";
   model.views = isPlan ? [planView(report, model)] : report.targets.map((t) => auditView(t, model.nodes, model.values));
   return model;
 }
 
-/** Reasons that differ only in the dimension's name are one. */
-function reasonTitle(reason) {
+/** Reasons that differ only in the node's name before a colon, or in the dimension's, are one. */
+function reasonTitle(model, text) {
+  let reason = text;
+  for (let colon = text.indexOf(": "); colon >= 0; colon = text.indexOf(": ", colon + 1))
+    if (model.names.has(text.slice(0, colon)))
+      reason = text.slice(colon + 2);
   return reason.endsWith(" is not static") ? "a dimension is not static" : reason;
 }
 

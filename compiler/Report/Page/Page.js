@@ -175,7 +175,7 @@ class Page {
     const palette = this.dark.matches ? PALETTES.dark : PALETTES.light;
     const paints = paint(model, view, mode, byId("unit").value);
     this.graph.setPaint(view, paints, palette);
-    byId("legend").replaceChildren(...paints.entries.map((entry) => {
+    byId("legend").replaceChildren(...paints.entries.filter((e) => e.count).map((entry) => {
       const line = element("div");
       const patch = element("i");
       patch.style.background = fillOf(palette, entry.colour);

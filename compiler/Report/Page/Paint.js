@@ -8,7 +8,7 @@ const PALETTES = {
     category: ["#8fc4ff", "#ffbe63", "#86d69a", "#f0a0cf", "#c5b0ff", "#74d3cd", "#e3d550", "#f3997f"],
     none: "#e6e9ee", bad: "#ff6b62", rest: "#b9c0ca",
     scale: ["#dbe9f8", "#b8d4f1", "#8fbbe8", "#f7cf84", "#f4a259", "#e4572e"],
-    hull: ["#eaf3ff", "#fff3e0", "#e9f8ec", "#fdeaf5", "#f2edff", "#e5f7f6", "#faf6d8", "#fdebe6"],
+    hull: ["#dfecfd", "#fdebcf", "#dcf3e1", "#fadfef", "#eae2ff", "#d6f2f0", "#f5efc0", "#fbe0d8"],
   },
   dark: {
     paper: "#11161d", ink: "#eef2f6", line: "#738093", faint: "#3a4552", select: "#7cb4ff", copy: "#ff8a80",
@@ -29,15 +29,16 @@ function needsUnit(view, mode) {
 }
 
 /**
- * Classes by name, the most frequent first; those past the palette's end share
- * one. `nameOf` gives null for what the mode says nothing about.
+ * Classes by name, those of `first`, then the most frequent; those past the
+ * palette's end share one. `nameOf` gives null for what the mode says nothing about.
  */
-function paintNames(model, nameOf, missing) {
+function paintNames(model, nameOf, missing, first = []) {
   const counts = new Map();
   const names = model.nodes.map((node, i) => (node.kind === "node" ? nameOf(i) : null));
   names.forEach((name) => name !== null && counts.set(name.text, (counts.get(name.text) || 0) + 1));
   const bad = new Set(names.filter((n) => n && n.bad).map((n) => n.text));
   const sorted = [...counts.keys()].filter((t) => !bad.has(t)).sort((a, b) => counts.get(b) - counts.get(a) || (a < b ? -1 : 1));
+  sorted.sort((a, b) => (first.indexOf(a) + 1 || 1000) - (first.indexOf(b) + 1 || 1000));
   const room = PALETTES.light.category.length;
   const entries = [], indexOf = new Map();
   const add = (label, colour, count) => entries.push({ label, colour, count }) - 1;
@@ -45,7 +46,7 @@ function paintNames(model, nameOf, missing) {
   bad.forEach((text) => indexOf.set(text, add(text, ["bad"], counts.get(text))));
   const others = sorted.slice(room);
   if (others.length) {
-    const index = add(`${others.length} others`, ["rest"], others.reduce((sum, t) => sum + counts.get(t), 0));
+    const index = add(counted(others.length, "other"), ["rest"], others.reduce((sum, t) => sum + counts.get(t), 0));
     others.forEach((text) => indexOf.set(text, index));
   }
   const without = names.filter((n, i) => n === null && model.nodes[i].kind === "node").length;
@@ -62,17 +63,16 @@ function paintCost(model, view) {
     label: i === 0 ? `under ${formatNs(bounds[1])}` : i + 1 < bounds.length ? `from ${formatNs(from)}` : `from ${formatNs(from)} to ${formatNs(most)}`,
     colour: ["scale", i], count: 0,
   }));
-  entries.push({ label: "nothing to run, or in another node's time", colour: ["none"], count: 0 });
+  entries.reverse().push({ label: "nothing to run, or in another node's time", colour: ["none"], count: 0 });
   const classOf = model.nodes.map((node, i) => {
     const { shade } = view.facts[i];
     let index = bounds.length;
     if (node.kind === "node" && shade > 0)
-      for (index = bounds.length - 1; index > 0 && shade < bounds[index];)
-        --index;
+      index = bounds.filter((from) => shade < from).length;
     entries[index].count += node.kind === "node" ? 1 : 0;
     return index;
   });
-  return { entries: entries.reverse(), classOf: classOf.map((c) => entries.length - 1 - c) };
+  return { entries, classOf };
 }
 
 function paint(model, view, mode, unit) {
@@ -92,20 +92,22 @@ function paint(model, view, mode, unit) {
       if (!v.yes)
         return null;
       return { text: v.precisions.length ? v.precisions.join(" or ") : "as in the model" };
-    }, fact.precision === null ? `nothing to run, or not on ${unit}` : "nothing to run, or not there");
+    }, model.kind === "plan" ? "nothing to run" : `nothing to run, or not on ${unit}`);
   case "reason":
     return paintNames(model, (i) => {
       const v = fact(i).by[unit];
+      if (v && v.yes && model.kind === "plan" && !fact(i).gone)
+        return { text: v.chosen ? `none: it runs on ${unit}` : `none, but the plan is cheaper without it on ${unit}` };
       if (!v || v.yes || v.reasons.length === 0)
         return null;
-      return { text: reasonTitle(v.reasons[0]) + (v.reasons.length > 1 ? " (and more)" : "") };
-    }, `nothing keeps it from ${unit}`);
+      return { text: reasonTitle(model, v.reasons[0]) };
+    }, model.kind === "plan" ? "nothing to run" : `none: it can run on ${unit}`);
   default:
     return paintNames(model, (i) => {
       if (fact(i).gone)
         return null;
       return fact(i).refused ? { text: "nowhere", bad: true } : { text: fact(i).device };
-    }, "nothing to run");
+    }, "nothing to run", view.units);
   }
 }
 
