@@ -98,6 +98,7 @@ if [[ -x $build/bin/tessera ]]; then
   suite trees "$python" test/e2e/trees.py
   suite ethosu "$python" test/e2e/ethosu.py
   suite quantize "$python" test/e2e/quantize.py
+  suite report "$python" test/e2e/report.py --table "$logs/report.md"
   if [[ -z $full ]]; then
     suite bundle "$python" test/e2e/bundle.py --bytes 300
     suite tosa "$python" test/e2e/tosa.py --only '^(int8_conv|int8_add|conv_depthwise|attention|movement|resize_linear)'

@@ -7,7 +7,7 @@ const PALETTES = {
     paper: "#ffffff", ink: "#16202c", line: "#7d8896", faint: "#c3cad3", select: "#0b57d0", copy: "#b3261e",
     category: ["#8fc4ff", "#ffbe63", "#86d69a", "#f0a0cf", "#c5b0ff", "#74d3cd", "#e3d550", "#f3997f"],
     none: "#e6e9ee", bad: "#ff6b62", rest: "#b9c0ca",
-    scale: ["#dbe9f8", "#b8d4f1", "#8fbbe8", "#f7cf84", "#f4a259", "#e4572e"],
+    scale: ["#dbe9f8", "#b8d4f1", "#8fbbe8", "#f7cf84", "#f4a259", "#ea6a43"],
     hull: ["#dfecfd", "#fdebcf", "#dcf3e1", "#fadfef", "#eae2ff", "#d6f2f0", "#f5efc0", "#fbe0d8"],
   },
   dark: {
