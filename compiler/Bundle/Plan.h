@@ -114,7 +114,8 @@ struct PlanDevice {
 struct PlanArtefact {
   std::string name;
   const char *data = nullptr;
-  uint64_t size = 0; ///< alive as long as the module is
+  uint64_t size = 0; ///< alive as long as the module is, or `owner`
+  std::shared_ptr<const void> owner = nullptr;
 };
 
 struct Plan {

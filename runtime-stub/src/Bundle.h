@@ -73,6 +73,10 @@ tsr_status_t checkPlan(tsr_bundle &bundle, tsr_error_t *error);
 /// The plan's indices are checked. Sets `launches`.
 tsr_status_t checkDevices(tsr_bundle &bundle, tsr_error_t *error);
 
+/// Device segments of the kind "vulkan", against the buffers that they are given
+/// (CheckVulkan.cpp). The plan is checked.
+tsr_status_t checkVulkan(const tsr_bundle &bundle, tsr_error_t *error);
+
 /// Bytes of `count` elements, or -1 for an unknown type or a size beyond
 /// reason.
 i64 elementBytes(i32 elementType, i64 count);

@@ -325,7 +325,19 @@ private:
                              u8(SegmentKind::Device));
     return c.a > 0 && c.a < b.deviceCount && c.b > 0 &&
            c.b < b.commandEnd - at && segment &&
-           (c.d == kNone || c.d < b.strings.count);
+           (c.d == kNone || c.d < b.strings.count) && known(c);
+  }
+  /// The buffers that a launch's segment knows.
+  bool known(const Command &c) const {
+    if (c.f == kNone)
+      return true;
+    if (c.c == kNone || c.f >= b.operands.count ||
+        !within(u64(c.f) + 1, b.operands[c.f], b.operands.count))
+      return false;
+    for (u32 o = 0; o < b.operands[c.f]; ++o)
+      if (!isBuffer(b.operands[c.f + 1 + o]))
+        return false;
+    return true;
   }
   /// The buffers that a Scalars command reads live.
   bool loads(u32 at, const Command &c) const {

@@ -7,7 +7,8 @@
 // * between a launch and the next fence of its device no other command touches
 //   the device's pools, and no jump happens, so that what is under way at a
 //   command does not depend on the path to it;
-// * nothing is under way at the end.
+// * nothing is under way at the end;
+// * what a launch's segment knows of the plan is its device's memory, or constant.
 //
 // The indices themselves were checked before.
 #include "runtime-stub/src/Bundle.h"
@@ -65,6 +66,9 @@ private:
                    "the entry mixes them, as in launch", c.e);
       ++b.launches;
       device = c.a;
+      for (u32 i = 0; c.f != kNone && i < b.operands[c.f]; ++i)
+        if (!own(at, b.operands[c.f + 1 + i]))
+          return false;
       rangeEnd = at + 1 + c.b;
       inFlight |= 1u << device;
       return true;
@@ -170,7 +174,9 @@ private:
 } // namespace
 
 tsr_status_t checkDevices(tsr_bundle &bundle, tsr_error_t *error) {
-  return DeviceChecker(bundle, error).run() ? TSR_OK : TSR_REFUSED;
+  if (!DeviceChecker(bundle, error).run())
+    return TSR_REFUSED;
+  return checkVulkan(bundle, error);
 }
 
 } // namespace tsr

@@ -328,6 +328,7 @@ extern "C" void tsr_bundle_needs(const tsr_bundle_t *bundle, tsr_needs_t *out) {
   }
   for (u32 i = 0; i < bundle->buffers.count; ++i) {
     const Buffer &b = bundle->buffers.at(i);
+    out->has_states |= b.kind == BufferKind::State;
     if (b.kind != BufferKind::Constant && b.aliasOf == kNone && !b.hasOffset &&
         !out->pools[b.pool].growing && (b.sizeBytes || b.sizeRegister != kNone))
       out->pools[b.pool].known = 0;
@@ -360,10 +361,19 @@ extern "C" tsr_status_t tsr_instance_create(const tsr_bundle_t *bundle,
     instance->pools[i].first = kNone;
     instance->pools[i].growing = bundle->pools[i].get<u8>(field::kGrowing);
   }
+  for (u32 i = bundle->commandBegin; i < bundle->commandEnd; ++i)
+    if (const Command &c = bundle->commands.at(i);
+        c.kind == CommandKind::Launch)
+      instance->work[c.e] = {instance, i};
   for (u32 i = 0; i < bundle->buffers.count; ++i)
     instance->anyState |= bundle->buffers.at(i).kind == BufferKind::State;
   *outInstance = instance;
   return TSR_OK;
+}
+
+extern "C" const tsr_bundle_t *
+tsr_instance_bundle(const tsr_instance_t *instance) {
+  return instance->bundle;
 }
 
 extern "C" tsr_status_t tsr_prepare(tsr_instance_t *instance,

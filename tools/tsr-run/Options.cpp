@@ -29,6 +29,14 @@ inputs may come from --inputs; a model without inputs needs none.
                        thread; inline: they work when they are given work
   --emulate npu        a device that this machine lacks is played by the
                        processor, from what its segments mean; refused else
+  --gpu HOW            what is made for a Vulkan device: auto (default): a GPU
+                       does it if one is there that can, else the processor;
+                       require: any Vulkan device does it, software too, or the
+                       bundle is refused; off: the processor does it
+  --gpu-memory HOW     shared (default): the device's memory, mapped; import: the
+                       host's, imported by the device
+  --gpu-timeout MS     a launch that takes longer is lost (default 30000)
+  --gpu-cache FILE     keep the driver's compiled kernels there
   --help
 
 exit codes: 0 done, 1 the model or its data is refused, 2 usage,
@@ -121,7 +129,23 @@ Options parseOptions(int argc, char **argv) {
       if (what != "npu")
         throw Usage("--emulate knows npu, not '" + what + "'");
       options.emulateNpu = true;
-    } else if (word == "--check")
+    } else if (word == "--gpu") {
+      const std::string &how = argument();
+      if (how != "auto" && how != "require" && how != "off")
+        throw Usage("--gpu is auto, require or off, not '" + how + "'");
+      options.gpu.use = how == "auto"      ? GpuSettings::Use::Auto
+                        : how == "require" ? GpuSettings::Use::Required
+                                           : GpuSettings::Use::Off;
+    } else if (word == "--gpu-memory") {
+      const std::string &how = argument();
+      if (how != "shared" && how != "import")
+        throw Usage("--gpu-memory is shared or import, not '" + how + "'");
+      options.gpu.importMemory = how == "import";
+    } else if (word == "--gpu-timeout")
+      options.gpu.timeoutMs = number(word, argument(), 86400000);
+    else if (word == "--gpu-cache")
+      options.gpu.cacheFile = argument();
+    else if (word == "--check")
       options.check = flag();
     else if (word == "--help" || word == "-h")
       options.help = flag();

@@ -2,6 +2,8 @@
 #ifndef TESSERA_TSR_RUN_OPTIONS_H
 #define TESSERA_TSR_RUN_OPTIONS_H
 
+#include "tools/tsr-run/Gpu.h"
+
 #include <string>
 #include <vector>
 
@@ -21,6 +23,7 @@ struct Options {
   bool poison = false;
   bool inlineDevices = false;
   bool emulateNpu = false;
+  GpuSettings gpu;
   bool check = false;
   bool help = false;
 };

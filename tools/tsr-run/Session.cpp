@@ -1,5 +1,7 @@
 #include "tools/tsr-run/Session.h"
 
+#include "runtime-stub/format/Vulkan.h"
+
 #include <algorithm>
 #include <cstring>
 #include <tuple>
@@ -54,6 +56,8 @@ Session::Session(const std::string &path, const Settings &chosen)
       runPoisoned(work);
     };
   context.emulates = settings.emulate;
+  // Driven, or played by the processor: the bundle has its commands for both.
+  context.deviceKinds = tessera::format::vulkan::kDeviceKind;
   tsr_host_t host = tsr::posix::makeHost(features, context);
   tsr_error_t error = {};
   allocate(bundleState, tsr_bundle_state_bytes(), "the bundle state");
@@ -67,9 +71,33 @@ Session::Session(const std::string &path, const Settings &chosen)
   allocate(code, needs.code_bytes, "code");
   check(tsr_load_code(handle, code.data(), code.size(), &error), error);
   allocate(instanceState, needs.instance_bytes, "the instance");
-  check(tsr_instance_create(handle, nullptr, instanceState.data(),
+  attachGpu(host);
+  check(tsr_instance_create(handle, &host, instanceState.data(),
                             instanceState.size(), &instance, &error),
         error);
+}
+
+void Session::attachGpu(tsr_host_t &host) {
+  std::string why;
+  gpu = Gpu::open(handle, settings.gpu, why);
+  if (!gpu && !why.empty()) {
+    dropGpu(why);
+    return;
+  }
+  if (!gpu)
+    return;
+  context.drive = [this](tsr_instance_t *running, uint32_t launch) {
+    return gpu ? gpu->drive(running, launch) : int(TSR_DRIVEN_NOT);
+  };
+  host = tsr::posix::makeHost(features, context);
+}
+
+/// From now on the processor does what the Vulkan device was to do.
+void Session::dropGpu(const std::string &why) {
+  if (settings.gpu.use == GpuSettings::Use::Required)
+    throw Refused("the bundle's Vulkan device: " + why);
+  notes.push_back("the processor does the part of the Vulkan device: " + why);
+  gpu.reset();
 }
 
 tsr_tensor_info_t Session::inputInfo(uint32_t index) const {
@@ -135,19 +163,54 @@ void Session::prepare(const std::vector<std::optional<Tensor>> &inputs) {
   check(tsr_prepare(instance, shapes.empty() ? &kNoInputs : shapes.data(),
                     uint32_t(shapes.size()), &error),
         error);
+  providePools();
+  if (!gpu)
+    return;
+  if (std::string why = gpu->prepare(instance); !why.empty()) {
+    dropGpu(why);
+    providePools();
+  }
+}
+
+bool Session::isOnGpu(uint32_t pool) const {
+  return gpu && std::strcmp(tsr_device_kind(handle, needs.pools[pool].device),
+                            tessera::format::vulkan::kDeviceKind) == 0;
+}
+
+/// Gives each pool memory: the host's, or what the Vulkan device sees too.
+void Session::providePools() {
   for (uint32_t pool = 0; pool < needs.pool_count; ++pool) {
-    allocate(pools[pool], tsr_pool_bytes(instance, pool),
-             needs.pools[pool].name);
-    check(tsr_set_pool(instance, pool, pools[pool].data(), pools[pool].size(),
+    uint64_t bytes = tsr_pool_bytes(instance, pool);
+    bool import = settings.gpu.importMemory;
+    if (isOnGpu(pool) && !import) {
+      pools[pool] = {gpu->poolMemory(pool, bytes), bytes};
+      if (!pools[pool].memory) {
+        dropGpu("no memory for " + std::to_string(bytes) + " bytes of '" +
+                needs.pools[pool].name + "'");
+        return providePools();
+      }
+    } else {
+      allocate(pages[pool], std::max<uint64_t>(bytes, isOnGpu(pool)),
+               needs.pools[pool].name);
+      pools[pool] = {pages[pool].data(), pages[pool].size()};
+    }
+    if (isOnGpu(pool) && import)
+      if (std::string why = gpu->importPool(pool, pools[pool].memory, pools[pool].bytes);
+          !why.empty()) {
+        dropGpu(why);
+        return providePools();
+      }
+    tsr_error_t error = {};
+    check(tsr_set_pool(instance, pool, pools[pool].memory, pools[pool].bytes,
                        &error),
           error);
   }
 }
 
 void Session::poison(uint32_t pool, uint64_t from) {
-  if (settings.poison && pools[pool].size() > from)
-    std::memset(static_cast<char *>(pools[pool].data()) + from, 0xff,
-                pools[pool].size() - from);
+  if (settings.poison && pools[pool].bytes > from)
+    std::memset(static_cast<char *>(pools[pool].memory) + from, 0xff,
+                pools[pool].bytes - from);
 }
 
 /// A device has only its own memory: what lies in the processor's is gone while
@@ -157,32 +220,33 @@ void Session::runPoisoned(const std::function<void()> &work) {
   for (uint32_t pool = 0; pool < needs.pool_count; ++pool) {
     if (needs.pools[pool].device != 0)
       continue;
-    auto *bytes = static_cast<const char *>(pools[pool].data());
-    kept[pool].assign(bytes, bytes + pools[pool].size());
+    auto *bytes = static_cast<const char *>(pools[pool].memory);
+    kept[pool].assign(bytes, bytes + pools[pool].bytes);
     poison(pool, 0);
   }
   work();
   for (uint32_t pool = 0; pool < needs.pool_count; ++pool)
     if (!kept[pool].empty())
-      std::memcpy(pools[pool].data(), kept[pool].data(), kept[pool].size());
+      std::memcpy(pools[pool].memory, kept[pool].data(), kept[pool].size());
 }
 
 void Session::grow() {
   uint32_t pool = 0;
   uint64_t bytes = 0;
   tsr_memory_request(instance, &pool, &bytes);
-  uint64_t before = pools[pool].size();
+  uint64_t before = pages[pool].size();
   // Half as much again, so that a loop that appends suspends rarely.
-  if (!pools[pool].resize(bytes + bytes / 2))
-    allocate(pools[pool], bytes, "data whose size the run decides");
+  if (!pages[pool].resize(bytes + bytes / 2))
+    allocate(pages[pool], bytes, "data whose size the run decides");
+  pools[pool] = {pages[pool].data(), pages[pool].size()};
   poison(pool, before);
   tsr_error_t error = {};
-  check(tsr_set_pool(instance, pool, pools[pool].data(), pools[pool].size(),
+  check(tsr_set_pool(instance, pool, pools[pool].memory, pools[pool].bytes,
                      &error),
         error);
 }
 
-uint64_t Session::run(const std::vector<std::optional<Tensor>> &inputs) {
+void Session::fillInputs(const std::vector<std::optional<Tensor>> &inputs) {
   tsr_error_t error = {};
   for (uint32_t pool = 0; pool < needs.pool_count; ++pool)
     poison(pool, 0);
@@ -194,11 +258,30 @@ uint64_t Session::run(const std::vector<std::optional<Tensor>> &inputs) {
     if (tensor.bytes)
       std::memcpy(tensor.data, inputs[i]->data.data(), tensor.bytes);
   }
+}
+
+tsr_status_t Session::runOnce(tsr_error_t &error) {
   trace.clear();
-  uint64_t begin = tsr::posix::nowNs();
   tsr_status_t status;
   while ((status = tsr_run(instance, &error)) == TSR_NEED_MEMORY)
     grow();
+  return status;
+}
+
+uint64_t Session::run(const std::vector<std::optional<Tensor>> &inputs) {
+  tsr_error_t error = {};
+  fillInputs(inputs);
+  uint64_t begin = tsr::posix::nowNs();
+  tsr_status_t status = runOnce(error);
+  if (status == TSR_REFUSED && error.code == TSR_ERROR_DEVICE && gpu) {
+    // States are what earlier runs left; without any, this run can be repeated.
+    if (needs.has_states)
+      check(status, error);
+    dropGpu(gpu->loss());
+    prepare(inputs);
+    fillInputs(inputs);
+    status = runOnce(error);
+  }
   uint64_t end = tsr::posix::nowNs();
   check(status, error);
   std::sort(trace.begin(), trace.end(), [](auto &a, auto &b) {

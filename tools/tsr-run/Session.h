@@ -3,6 +3,7 @@
 #define TESSERA_TSR_RUN_SESSION_H
 
 #include "runtime-stub/platform/posix/PosixHost.h"
+#include "tools/tsr-run/Gpu.h"
 #include "tools/tsr-run/Tensor.h"
 
 #include <map>
@@ -34,6 +35,7 @@ public:
     bool poison = false;
     bool trace = false;
     bool checkOnly = false;
+    GpuSettings gpu;
   };
   /// Opens and, unless only checking, loads the code.
   Session(const std::string &path, const Settings &settings);
@@ -52,6 +54,10 @@ public:
   tsr_tensor_t output(uint32_t index);
 
   std::vector<TraceRecord> trace; ///< of the last run, by its beginning
+  /// What a user should know: that a device's part is done by the processor.
+  std::vector<std::string> notes;
+  /// The Vulkan device at work; empty if there is none.
+  std::string gpuName() const { return gpu ? gpu->name() : ""; }
   std::string deviceName(uint32_t device) const {
     return tsr_device_name(handle, device);
   }
@@ -61,6 +67,12 @@ public:
   std::vector<std::pair<std::string, uint64_t>> memoryBytes() const;
 
 private:
+  void attachGpu(tsr_host_t &host);
+  void dropGpu(const std::string &why);
+  bool isOnGpu(uint32_t pool) const;
+  void providePools();
+  void fillInputs(const std::vector<std::optional<Tensor>> &inputs);
+  tsr_status_t runOnce(tsr_error_t &error);
   void checkInput(uint32_t index, const Tensor &tensor) const;
   void grow();
   void poison(uint32_t pool, uint64_t from);
@@ -73,10 +85,15 @@ private:
   std::unique_ptr<tsr::posix::ThreadPool> threads;
   std::mutex tracing;
   tsr::posix::Pages bundleState, code, instanceState;
-  tsr::posix::Pages pools[TSR_MAX_POOLS];
+  tsr::posix::Pages pages[TSR_MAX_POOLS]; ///< of pools that are the host's
+  struct Pool {
+    void *memory = nullptr;
+    uint64_t bytes = 0;
+  } pools[TSR_MAX_POOLS];
   tsr_needs_t needs = {};
   tsr_bundle_t *handle = nullptr;
   tsr_instance_t *instance = nullptr;
+  std::unique_ptr<Gpu> gpu; ///< ends before the memory that it imported
   std::unique_ptr<tsr::posix::DeviceQueues> queues; ///< ends before the memory
 };
 

@@ -244,6 +244,8 @@ void writeTrace(const Session &session, const std::string &path) {
   // What ran, and in how much memory, for the exact shapes of this call.
   json += "], \"displayTimeUnit\": \"ns\", \"otherData\": {\"variant\": \"" +
           jsonText(session.variantName()) + "\"";
+  if (std::string gpu = session.gpuName(); !gpu.empty())
+    json += ", \"vulkan_device\": \"" + jsonText(gpu) + "\"";
   for (const auto &[name, bytes] : session.memoryBytes())
     json += ", \"" + jsonText(name) + "_bytes\": " + std::to_string(bytes);
   writeFile(path, json + "}}\n");
@@ -297,6 +299,7 @@ int run(const Options &options) {
   settings.emulate = options.emulateNpu;
   settings.trace = !options.trace.empty();
   settings.checkOnly = options.check;
+  settings.gpu = options.gpu;
   Session session(options.bundle, settings);
   if (options.check) {
     std::fprintf(stderr, "%s: all checks passed\n", options.bundle.c_str());
@@ -311,6 +314,8 @@ int run(const Options &options) {
     bench(session, inputs, options);
   else
     session.run(inputs);
+  for (const std::string &note : session.notes)
+    std::fprintf(stderr, "note: %s\n", note.c_str());
   deliverOutputs(session, options);
   if (!options.trace.empty())
     writeTrace(session, options.trace);

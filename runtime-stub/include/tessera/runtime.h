@@ -36,10 +36,17 @@
 extern "C" {
 #endif
 
-#define TSR_RUNTIME_VERSION 3
+#define TSR_RUNTIME_VERSION 4
 
 typedef struct tsr_bundle tsr_bundle_t;
 typedef struct tsr_instance tsr_instance_t;
+
+/* What a host's `drive` may answer. */
+typedef enum tsr_driven {
+  TSR_DRIVEN_DONE = 0,
+  TSR_DRIVEN_NOT = 1,  /* nothing was begun: the loader executes the commands */
+  TSR_DRIVEN_LOST = 2  /* begun and not ended: the run is refused */
+} tsr_driven_t;
 
 typedef enum tsr_status {
   TSR_OK = 0,
@@ -61,7 +68,8 @@ typedef enum tsr_error_code {
   TSR_ERROR_SHAPE,       /* an input shape breaks its contract */
   TSR_ERROR_MEMORY,      /* memory given is missing, too small or misaligned */
   TSR_ERROR_VALUE,       /* the data has no meaning for the model */
-  TSR_ERROR_HOST         /* a host service failed */
+  TSR_ERROR_HOST,        /* a host service failed */
+  TSR_ERROR_DEVICE       /* a device failed during a run; its memory is not to be relied on */
 } tsr_error_code_t;
 
 /* A refusal. All strings end with a null byte and may be cut. */
@@ -130,6 +138,12 @@ typedef struct tsr_host {
    * none of what was submitted is under way or will begin, since the run ends
    * without another wait and its memory may be taken back. */
   int (*wait)(void *context, uint32_t device);
+  /* Has the device do launch `launch` (tsr_launch_query) by what its tool chain
+   * made of it, and returns a tsr_driven_t when that is done, with the results
+   * visible to the processor. Called where `submit` brought the work to, for
+   * launches that have operands. Null: the commands behind every launch are
+   * executed. */
+  int (*drive)(void *context, tsr_instance_t *instance, uint32_t launch);
 } tsr_host_t;
 
 /* ---- opening ------------------------------------------------------------ */
@@ -169,6 +183,7 @@ typedef struct tsr_needs {
   uint64_t code_bytes;     /* once per bundle; writable pages; 0: no kernels */
   uint64_t code_alignment;
   uint32_t pool_count;     /* per instance */
+  uint32_t has_states;     /* a run depends on those before it */
   tsr_pool_need_t pools[TSR_MAX_POOLS];
 } tsr_needs_t;
 
@@ -178,6 +193,19 @@ void tsr_bundle_needs(const tsr_bundle_t *bundle, tsr_needs_t *out_needs);
 uint32_t tsr_device_count(const tsr_bundle_t *bundle);
 const char *tsr_device_name(const tsr_bundle_t *bundle, uint32_t device);
 const char *tsr_device_kind(const tsr_bundle_t *bundle, uint32_t device);
+
+/* A part of the model that a device does, as the bundle has it. */
+typedef struct tsr_launch {
+  const char *name;
+  uint32_t device;
+  const void *artefact; /* made by the device's tool chain; hashed; null: none */
+  uint64_t artefact_bytes;
+  uint32_t operand_count; /* buffers that the artefact knows by their position */
+} tsr_launch_t;
+
+uint32_t tsr_launch_count(const tsr_bundle_t *bundle);
+tsr_status_t tsr_launch_query(const tsr_bundle_t *bundle, uint32_t launch,
+                              tsr_launch_t *out_launch);
 
 /* Copies the chosen variant to `pages`, checks its hash there, relocates it,
  * cleans the instruction cache and has the host protect it. */
@@ -247,6 +275,8 @@ tsr_status_t tsr_instance_create(const tsr_bundle_t *bundle,
                                  uint64_t bytes, tsr_instance_t **out_instance,
                                  tsr_error_t *out_error);
 
+const tsr_bundle_t *tsr_instance_bundle(const tsr_instance_t *instance);
+
 typedef struct tsr_shape {
   const int64_t *dims; /* null: input not given, its default value is used */
   uint32_t rank;
@@ -291,6 +321,20 @@ void tsr_memory_request(const tsr_instance_t *instance, uint32_t *out_pool,
 /* Result of the last complete run. */
 tsr_status_t tsr_output(tsr_instance_t *instance, uint32_t index,
                         tsr_tensor_t *out_tensor, tsr_error_t *out_error);
+
+#define TSR_NO_POOL 0xffffffffu
+
+typedef struct tsr_operand {
+  void *data;
+  uint64_t bytes;
+  uint32_t pool;   /* TSR_NO_POOL: a constant, never written */
+  uint64_t offset; /* in the pool */
+} tsr_operand_t;
+
+/* Where an operand of a launch lies now; from the moment that its pool has
+ * memory. A run may move it where the plan has loops. */
+tsr_status_t tsr_launch_operand(const tsr_instance_t *instance, uint32_t launch,
+                                uint32_t operand, tsr_operand_t *out_operand);
 
 /* Zeroes the states. */
 tsr_status_t tsr_reset(tsr_instance_t *instance, tsr_error_t *out_error);

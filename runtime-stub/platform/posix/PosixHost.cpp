@@ -198,7 +198,7 @@ tsr_host_t makeHost(const std::string &features, HostContext &context) {
   host.version = TSR_RUNTIME_VERSION;
   host.page_size = pageSize();
   host.features = features.c_str();
-  host.device_kinds = context.emulates ? "*" : "";
+  host.device_kinds = context.emulates ? "*" : context.deviceKinds.c_str();
   host.context = &context;
   host.protect = protectPages;
   host.now_ns = [](void *) { return nowNs(); };
@@ -210,6 +210,10 @@ tsr_host_t makeHost(const std::string &features, HostContext &context) {
   if (context.onTrace)
     host.trace = [](void *c, const tsr_trace_event_t *event) {
       static_cast<HostContext *>(c)->onTrace(*event);
+    };
+  if (context.drive)
+    host.drive = [](void *c, tsr_instance_t *instance, uint32_t launch) {
+      return static_cast<HostContext *>(c)->drive(instance, launch);
     };
   if (context.queues || context.aroundRange) {
     host.submit = submitRange;

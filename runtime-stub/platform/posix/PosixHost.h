@@ -84,11 +84,16 @@ private:
 struct HostContext {
   ThreadPool *pool = nullptr;
   bool emulates = false;          ///< any device, by the commands behind its launches
+  /// Kinds of devices that it drives, or has played where it does not.
+  std::string deviceKinds;
   DeviceQueues *queues = nullptr; ///< null: devices work on the running thread
   /// Called instead of each submission, on the running thread; it calls `work`,
   /// which returns when the device is done. For tests that watch the memory.
   std::function<void(uint32_t device, const std::function<void()> &work)>
       aroundRange;
+  /// Does a launch by its artefact and gives a tsr_driven_t; with queues, called
+  /// on the devices' threads.
+  std::function<int(tsr_instance_t *instance, uint32_t launch)> drive;
   /// With queues, also called on the devices' threads.
   std::function<void(const tsr_trace_event_t &)> onTrace;
 };
