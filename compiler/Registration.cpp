@@ -7,6 +7,7 @@
 #include "dialects/Tsr/IR/TsrDialect.h"
 #include "mlir/Transforms/Passes.h"
 #include "passes/Codegen/Passes.h"
+#include "passes/FuseQuantised/FuseQuantised.h"
 #include "mlir/Dialect/Tosa/IR/TosaOps.h"
 #include "targets/Tosa/Segment.h"
 
@@ -23,6 +24,7 @@ void registerDialects(DialectRegistry &registry) {
 
 void registerPasses() {
   registerCodegenPasses();
+  registerFuseQuantisedPasses();
   registerCanonicalizerPass();
   registerCSEPass();
   registerSymbolDCEPass();

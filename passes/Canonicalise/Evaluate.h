@@ -44,6 +44,9 @@ struct RegisterEvaluator {
 /// Null when constants never go through this operator.
 Evaluator findEvaluator(mlir::Operation *op);
 
+/// The pass FoldConstants with its default options.
+void foldConstants(mlir::Region &region);
+
 /// The axis in [0, rank); nullopt when out of range.
 std::optional<int64_t> normaliseAxis(int64_t axis, int64_t rank);
 

@@ -4,6 +4,7 @@
 #include "passes/Canonicalise/Passes.h"
 
 #include "dialects/Onnx/IR/OpsCore.h"
+#include "passes/Canonicalise/Dequantised.h"
 #include "passes/Canonicalise/Evaluate.h"
 #include "passes/Canonicalise/OnnxBuilder.h"
 
@@ -129,6 +130,12 @@ private:
     SmallVector<Value> weights;
     for (const HostTensor &t : results)
       weights.push_back(OnnxBuilder(rewriter, op->getLoc()).weight(t));
+    if (isOp(op, "DequantizeLinear")) {
+      if (auto from = readDequantise(op))
+        noteDequantised(weights[0], *from);
+    } else if (weights.size() == 1) {
+      keepDequantised(op, weights[0]);
+    }
     llvm::SetVector<Value> operands(op->operand_begin(), op->operand_end()); // each once: it may be erased
     replaceRefining(rewriter, op, weights);
     for (Value v : operands) { // lets the next operator see what dies with it
@@ -151,5 +158,7 @@ struct FoldConstantsPass : impl::FoldConstantsBase<FoldConstantsPass> {
 };
 
 } // namespace
+
+void foldConstants(Region &region) { Folder(region.getContext(), FoldConstantsOptions().budget, true).run(region); }
 
 } // namespace tessera::onnx

@@ -4,6 +4,7 @@
 //   AFTER   Conv(%x, %w * s, %b * s + t)
 #include "passes/Canonicalise/Passes.h"
 
+#include "passes/Canonicalise/Dequantised.h"
 #include "passes/Canonicalise/OnnxBuilder.h"
 
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
@@ -114,6 +115,8 @@ std::optional<Producer> producerOf(Value v) {
   auto w = constantOf(op->getOperand(1));
   if (!w || !foldableWeight(op->getOperand(1)))
     return std::nullopt;
+  if (dequantisedConstant(op->getOperand(1)) && definedBy(op->getOperand(0), "DequantizeLinear"))
+    return std::nullopt; // an integer product, rounded before what follows
   SmallVector<int64_t> shape(w->shape());
   Producer p{op, *w, 0, nullptr, 1, !matmul};
   if (conv) {

@@ -1,5 +1,6 @@
 #include "passes/Codegen/Lowering.h"
 #include "dialects/Onnx/IR/OnnxUtils.h"
+#include "passes/FuseQuantised/FuseQuantised.h"
 
 using namespace mlir;
 using tessera::onnx::Sym;
@@ -163,6 +164,7 @@ LogicalResult bindShapes(Lowering &l) {
 FailureOr<std::unique_ptr<Lowering>> lowerToDispatches(func::FuncOp func) {
   auto l = std::make_unique<Lowering>();
   l->func = func;
+  fuseQuantised(func);
   auto shapes = onnx::ShapeAnalysis::run(func);
   if (failed(shapes))
     return failure();
