@@ -149,11 +149,13 @@ void qgemm(Recipe &r) {
     a = r.transpose(a, {1, 0});
   if (r.integer("transB", 0))
     b = r.transpose(b, {1, 0});
-  Val y = r.addIf(matmulInteger(r, a, b, r.in(2), r.in(5)), r.in(6));
-  Val scale = r.mul(r.need(1), r.need(4));
+  Val y = matmulInteger(r, a, b, r.in(2), r.in(5));
+  auto wide = [&](const Val &v) { return r.cast(v, TensorProto::DOUBLE); };
+  y = r.has(6) ? r.add(wide(y), wide(r.in(6))) : wide(y);
+  Val scale = r.mul(wide(r.need(1)), wide(r.need(4)));
   if (float alpha = r.number("alpha", 1); alpha != 1)
-    scale = r.mul(scale, r.floatScalar(alpha));
-  y = r.mul(r.cast(y, TensorProto::FLOAT), scale);
+    scale = r.mul(scale, wide(r.floatScalar(alpha)));
+  y = r.cast(r.mul(y, scale), TensorProto::FLOAT);
   r.out(0, r.has(7) ? quantised(r, y, 7, 8, 0) : y);
 }
 

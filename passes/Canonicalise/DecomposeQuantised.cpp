@@ -2,9 +2,10 @@
 //
 //   BEFORE  y = QLinearMatMul(a, as, az, b, bs, bz, ys, yz)
 //   AFTER   c = MatMulInteger(a, b, az, bz)            exact, int32
-//           y = QuantizeLinear(Cast(c) * (as * bs / ys), 1, yz)
-// The factor is computed in float32 whatever the scales are: three roundings in
-// float16 would move results by more than half a step.
+//           y = QuantizeLinear(Cast(Cast(c) * (as * bs)), ys, yz)
+// The product with the scales is taken in double and rounded to float32: what
+// DequantizeLinear, MatMul and QuantizeLinear mean (dialects/Onnx/Numerics.md).
+// Sums that int32 may not hold are taken in double as well.
 #include "passes/Canonicalise/OnnxBuilder.h"
 
 using namespace mlir;
@@ -26,16 +27,21 @@ Value scalarIfSingle(OnnxBuilder &b, Value v) {
   return b.reshape(v, {}, RankedTensorType::get({}, t.getElementType()));
 }
 
-/// as * bs / ys in float32.
-Value factor(OnnxBuilder &b, Value as, Value bs, Value ys) {
-  Type f32 = b.attrs().getF32Type();
-  return b.div(b.mul(b.cast(as, f32), b.cast(bs, f32)), b.cast(ys, f32));
+/// Whether a sum of `steps` products of bytes may leave int32 (negative: unknown).
+bool overflows(int64_t steps) { return steps < 0 || steps > INT32_MAX / 65025; }
+
+/// integers - zero in double.
+Value differences(OnnxBuilder &b, Value integers, Value zero) {
+  Value x = b.cast(integers, b.attrs().getF64Type());
+  return zero ? b.op("Sub", {x, b.cast(zero, b.attrs().getF64Type())}, x.getType()) : x;
 }
 
-Value requantize(OnnxBuilder &b, Value integers, Value factor, Value zero, Type element) {
-  Type f32 = b.attrs().getF32Type();
-  Value x = b.mul(b.cast(integers, f32), factor);
-  return b.op("QuantizeLinear", {x, b.scalar(f32, 1), zero}, cast<ShapedType>(x.getType()).clone(element));
+/// QuantizeLinear(sums * as * bs); the scales broadcast against the sums.
+Value requantize(OnnxBuilder &b, Value sums, Value as, Value bs, Value ys, Value zero, Type element) {
+  Type f32 = b.attrs().getF32Type(), f64 = b.attrs().getF64Type();
+  Value wide = b.cast(sums, f64), scaled = b.mul(wide, b.mul(b.cast(as, f64), b.cast(bs, f64)));
+  Value x = b.cast(scaled, f32);
+  return b.op("QuantizeLinear", {x, b.cast(ys, f32), zero}, cast<ShapedType>(x.getType()).clone(element));
 }
 
 /// A parameter along the rows of the left operand: [M] becomes [M, 1].
@@ -57,10 +63,14 @@ LogicalResult decomposeQLinearMatMul(Operation *op, PatternRewriter &r) {
       return failure();
   OnnxBuilder b(r, op->getLoc());
   // Zero points of rows: MatMulInteger knows them as a vector.
-  Value c = b.op("MatMulInteger", {x, w, scalarIfSingle(b, operand(op, 2)), scalarIfSingle(b, operand(op, 5))},
-                 matmulType(x, w, r.getIntegerType(32)));
-  Value f = factor(b, alongRows(b, operand(op, 1)), scalarIfSingle(b, operand(op, 4)), scalarIfSingle(b, ys));
-  replaceRefining(r, op, requantize(b, c, f, scalarIfSingle(b, yz), elementType(op->getResult(0))));
+  Value xz = scalarIfSingle(b, operand(op, 2)), wz = scalarIfSingle(b, operand(op, 5)), c;
+  if (overflows(rankedType(x).getShape().back()))
+    c = b.op("MatMul", {differences(b, x, alongRows(b, xz)), differences(b, w, wz)}, matmulType(x, w, r.getF64Type()));
+  else
+    c = b.op("MatMulInteger", {x, w, xz, wz}, matmulType(x, w, r.getIntegerType(32)));
+  replaceRefining(r, op,
+                  requantize(b, c, alongRows(b, operand(op, 1)), scalarIfSingle(b, operand(op, 4)),
+                             scalarIfSingle(b, ys), scalarIfSingle(b, yz), elementType(op->getResult(0))));
   return success();
 }
 
@@ -77,19 +87,28 @@ LogicalResult decomposeQLinearConv(Operation *op, PatternRewriter &r) {
   for (NamedAttribute a : op->getAttrs())
     if (a.getName() != "operandSegmentSizes" && a.getName() != "resultSegmentSizes")
       attrs.push_back(a);
-  SmallVector<int64_t> spatial;
-  for (int64_t k = 1; k + 1 < type.getRank(); ++k)
-    spatial.push_back(k);
-  auto alongChannels = [&](Value v) {
+  auto alongChannels = [&](Value v, int64_t behind) {
     v = scalarIfSingle(b, v);
-    return rankedType(v).getRank() == 1 ? b.unsqueeze(v, spatial) : v;
+    SmallVector<int64_t> axes = llvm::to_vector(llvm::seq<int64_t>(1, behind + 1));
+    return rankedType(v).getRank() == 1 ? b.unsqueeze(v, axes) : v;
   };
-  Value c = b.op("ConvInteger", {x, w, scalarIfSingle(b, xz), scalarIfSingle(b, wz)},
-                 type.clone(r.getIntegerType(32)), attrs);
-  if (bias) // int32 at the scale of the products
-    c = b.add(c, b.unsqueeze(bias, spatial));
-  Value f = factor(b, scalarIfSingle(b, xs), alongChannels(ws), scalarIfSingle(b, ys));
-  replaceRefining(r, op, requantize(b, c, f, scalarIfSingle(b, yz), type.getElementType()));
+  int64_t axes = type.getRank() - 2, steps = 1;
+  RankedTensorType weights = rankedType(w);
+  for (int64_t d : weights ? weights.getShape().drop_front(1) : ArrayRef<int64_t>(ShapedType::kDynamic))
+    steps = d < 0 || steps < 0 ? -1 : steps * d;
+  Value c;
+  if (overflows(steps))
+    c = b.op("Conv", {differences(b, x, scalarIfSingle(b, xz)), differences(b, w, alongChannels(wz, axes + 1)), Value()},
+             type.clone(r.getF64Type()), attrs);
+  else
+    c = b.op("ConvInteger", {x, w, scalarIfSingle(b, xz), scalarIfSingle(b, wz)}, type.clone(r.getIntegerType(32)), attrs);
+  if (bias) { // int32 at the scale of the products; the sum may not be one
+    Value wide = b.cast(c, r.getF64Type());
+    c = b.add(wide, b.cast(alongChannels(bias, axes), r.getF64Type()));
+  }
+  replaceRefining(r, op,
+                  requantize(b, c, scalarIfSingle(b, xs), alongChannels(ws, axes), scalarIfSingle(b, ys),
+                             scalarIfSingle(b, yz), type.getElementType()));
   return success();
 }
 

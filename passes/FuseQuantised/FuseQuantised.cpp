@@ -70,6 +70,7 @@ void fuseQuantised(func::FuncOp func) {
   // Movement first: it brings DequantizeLinear to its products, and what is left
   // between it and QuantizeLinear may be nothing.
   applyRule(func, moveDequantise);
+  applyRule(func, clampIntegers);
   applyRule(func, dropRequantise);
   applyRule(func, tabulate);
   applyRule(func, fuseProduct);

@@ -56,7 +56,6 @@ private:
   bool scalesFactor() const;
   std::optional<double> steps() const;
   std::optional<double> bound() const;
-  bool isDepthwise() const;
   void orientGemm();
   Quantised transposed(Quantised q);
   Value scaled(Value sums);
@@ -131,11 +130,6 @@ std::optional<double> Product::bound() const {
   if (!n)
     return std::nullopt;
   return *n * greatest(x) * greatest(w);
-}
-
-bool Product::isDepthwise() const {
-  return kind == Kind::Conv && w.type().getDimSize(1) == 1 && w.type().getDimSize(0) == onnx::getInt(op, "group", 1) &&
-         w.type().getDimSize(0) > 1;
 }
 
 Value Product::integerSums() {
@@ -217,8 +211,8 @@ Value Product::build() {
   if (scalesFactor()) {
     auto most = bound();
     auto floats = [&](Type t) { return floatSums(differencesOf(b, x, t), differencesOf(b, w, t)); };
-    // Kernels that multiply pairs of bytes need constant weights.
-    bool pairs = onnx::getConstant(w.integers) && !isDepthwise();
+    // The kernels that multiply bytes fast need constant weights.
+    bool pairs = static_cast<bool>(onnx::getConstant(w.integers));
     bool small = most && *most <= std::ldexp(1.0, 24);
     Value sums;
     if (kind != Kind::ConvTranspose && most && *most < std::ldexp(1.0, 31) && (pairs || !small))

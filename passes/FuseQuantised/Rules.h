@@ -44,6 +44,8 @@ void dropUnused(mlir::Operation *first, mlir::Operation *end);
 
 /// DequantizeLinear behind operators that only move elements.
 bool moveDequantise(mlir::Operation *op, mlir::IRRewriter &r);
+/// Relu and Clip before QuantizeLinear as bounds of integers.
+bool clampIntegers(mlir::Operation *op, mlir::IRRewriter &r);
 /// QuantizeLinear of a DequantizeLinear by the same parameters.
 bool dropRequantise(mlir::Operation *op, mlir::IRRewriter &r);
 /// Matrix products and convolutions of quantised operands.

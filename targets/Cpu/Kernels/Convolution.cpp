@@ -78,6 +78,9 @@ bool usesPairs(tsr::DispatchOp op) {
   return zero >= 0 && dispatchConstant(op, zero);
 }
 
+/// Whether it is the depthwise nest of integers: a word holds one weight (IntegerPairs.h).
+bool isDepthwiseInteger(tsr::DispatchOp op, const Filters &f) { return f.depthwise() && usesPairs(op); }
+
 /// Sizes of one image's padded copy: all that the windows cover, for each axis.
 template <typename T, typename Add, typename Mul>
 SmallVector<T> coveredSizes(const Window &w, ArrayRef<T> out, Add add, Mul mul) {
@@ -109,7 +112,7 @@ public:
     Window w;
     Filters f;
     Reasons reasons;
-    return succeeded(analyse(root, w, f, reasons)) && f.depthwise() && !isInteger(root)
+    return succeeded(analyse(root, w, f, reasons)) && f.depthwise()
                ? tsr::KernelClass::Depthwise
                : tsr::KernelClass::Convolution;
   }
@@ -188,6 +191,10 @@ std::optional<Packed> Convolution::pack(tsr::DispatchOp op, unsigned operand, El
     SmallVector<int64_t> zeros;
     if (int zero = dispatchOperand(op, 3); zero >= 0)
       zeros = onnx::getInts(dispatchConstant(op, zero)).value();
+    if (f.depthwise())
+      return packPairs(
+          value, 1, f.taps, f.groups, [&](int64_t, int64_t k, int64_t half, int64_t c) { return half ? -1 : c * f.taps + k; },
+          [&](int64_t, int64_t c) { return zeros.empty() ? 0 : zeros.size() == 1 ? zeros[0] : zeros[c]; });
     int64_t words = (f.in + 1) / 2;
     return packPairs(
         value, f.groups, f.taps * words, f.out,
@@ -212,6 +219,8 @@ onnx::Sym Convolution::scratchBytes(tsr::DispatchOp op, const DispatchSizes &siz
   Filters f;
   Reasons reasons;
   if (operand < 0 || failed(analyse(op.getRootOp(), w, f, reasons)))
+    return nullptr;
+  if (isDepthwiseInteger(op, f))
     return nullptr;
   if (bool pairs = usesPairs(op); pairs || copiesPadded(op, f, sizes.arch)) {
     onnx::SymContext &c = sizes.ctx;
@@ -239,8 +248,8 @@ onnx::Sym Convolution::workgroups(tsr::DispatchOp op, const DispatchSizes &sizes
   Filters f;
   Reasons reasons;
   int weight = dispatchOperand(op, 1);
-  if (weight < 0 || usesPairs(op) || !packs(op, weight, Arch::X86_64) ||
-      failed(analyse(op.getRootOp(), w, f, reasons)) || copiesPadded(op, f, sizes.arch))
+  if (weight < 0 || !packs(op, weight, Arch::X86_64) || failed(analyse(op.getRootOp(), w, f, reasons)) ||
+      (usesPairs(op) && !f.depthwise()) || copiesPadded(op, f, sizes.arch))
     return nullptr;
   onnx::SymContext &ctx = sizes.ctx;
   onnx::Sym pixels = ctx.product(ArrayRef<onnx::Sym>(sizes.results[0]).drop_front(2));
@@ -294,6 +303,8 @@ public:
       return depthwise();
     if (integer && inZero)
       zero = e.loadElement(*inZero, e.idx(0));
+    if (isDepthwiseInteger(op, f))
+      return depthwiseInteger();
     pairs = usesPairs(op);
     bool copied = packed && !pairs && p.anyPadded() && copiesPadded(op, f, e.isa.arch);
     if ((pairs || copied) && !e.scratch)
@@ -355,6 +366,41 @@ private:
     s.combine = [&](Value a, Value v, Value weight) { return e.fma(v, weight, a); };
     s.finish = [&](Value v, const Point &) -> FailureOr<Value> { return e.round(v, x->element); };
     return emitChannelWindows(e, op, fusion, w, s);
+  }
+
+  /// Inputs are words less their zero point; of a weight's word the upper half is 0.
+  LogicalResult depthwiseInteger() {
+    ChannelWindows s;
+    s.in = x;
+    s.accumulator = acc;
+    s.lanes = tileLanes(e.isa, acc);
+    s.perTapData = true;
+    s.padElement = zero ? zero : e.intConst(e.i8(), 0);
+    bool words = e.isa.arch == Arch::X86_64;
+    Value wideZero = zero ? e.splat(extend(zero, x->element), s.lanes) : Value{};
+    s.init = [&](Value, Value) { return zeroOf(e, KernelEmitter::withLanes(acc, s.lanes)); };
+    s.tapData = [&](Value c, Value tap) {
+      Value panel = e.divU(c, e.idx(kPanel)), within = e.remU(c, e.idx(kPanel));
+      Value at = e.add(e.mul(e.add(e.mul(panel, f.taps), tap), kPanel), within);
+      Value word = e.loadLanes({panels, acc, {}, {}}, at, s.lanes);
+      return words ? word : lowHalf(e, word);
+    };
+    s.combine = [&](Value a, Value v, Value weight) {
+      Value wide = extend(v, x->element);
+      if (wideZero)
+        wide = arith::SubIOp::create(e.b, e.loc, wide, wideZero);
+      return words ? multiplyPairs(e, wide, weight, a) : multiplyAdd(e, wide, weight, a);
+    };
+    s.finish = [&](Value v, const Point &) -> FailureOr<Value> { return v; };
+    return emitChannelWindows(e, op, fusion, w, s);
+  }
+
+  /// An integer in the accumulator's type.
+  Value extend(Value v, Type from) {
+    Type to = KernelEmitter::sameShape(v, acc);
+    if (KernelEmitter::isUnsigned(from))
+      return arith::ExtUIOp::create(e.b, e.loc, to, v);
+    return arith::ExtSIOp::create(e.b, e.loc, to, v);
   }
 
   /// A pixel's channels as they are read outside the input.
@@ -703,12 +749,7 @@ private:
   }
 
   void convertIntegers(TileColumns &columns, const Tile &tile, Value firstChannel) {
-    auto widen = [this](Value v, Type from) -> Value {
-      Type to = KernelEmitter::sameShape(v, acc);
-      if (KernelEmitter::isUnsigned(from))
-        return arith::ExtUIOp::create(e.b, e.loc, to, v);
-      return arith::ExtSIOp::create(e.b, e.loc, to, v);
-    };
+    auto widen = [this](Value v, Type from) { return extend(v, from); };
     Value inputZero = zero ? widen(zero, x->element) : Value{};
     rowConvert = [=, this](Value v, unsigned) -> Value {
       Value wide = widen(v, x->element);

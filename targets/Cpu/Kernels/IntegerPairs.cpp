@@ -9,7 +9,7 @@ using namespace mlir;
 
 namespace tessera::cpu {
 
-static Value low(KernelEmitter &e, Value v) {
+Value lowHalf(KernelEmitter &e, Value v) {
   Value sixteen = e.intConst(v.getType(), 16);
   return arith::ShRSIOp::create(e.b, e.loc, arith::ShLIOp::create(e.b, e.loc, v, sixteen), sixteen);
 }
@@ -41,7 +41,7 @@ Value multiplyPairs(KernelEmitter &e, Value a, Value c, Value acc) {
       return arith::AddIOp::create(e.b, e.loc, acc, sum);
     }
   }
-  Value sum = arith::MulIOp::create(e.b, e.loc, low(e, a), low(e, c));
+  Value sum = arith::MulIOp::create(e.b, e.loc, lowHalf(e, a), lowHalf(e, c));
   acc = arith::AddIOp::create(e.b, e.loc, acc, sum);
   return arith::AddIOp::create(e.b, e.loc, acc, arith::MulIOp::create(e.b, e.loc, high(e, a), high(e, c)));
 }

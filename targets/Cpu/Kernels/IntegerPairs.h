@@ -18,6 +18,9 @@ namespace tessera::cpu {
 /// acc + products of the pairs in `a` and `c` (scalars or fixed vectors of i32).
 mlir::Value multiplyPairs(KernelEmitter &e, mlir::Value a, mlir::Value c, mlir::Value acc);
 
+/// The first number of a pair, sign-extended.
+mlir::Value lowHalf(KernelEmitter &e, mlir::Value v);
+
 /// [groups][ceil(columns/kPanel)][words][kPanel] words from 8-bit weights of
 /// type `element`; source(group, word, half, column) is an index into `value`
 /// or -1 for a zero, zeroOf(group, column) the zero point.

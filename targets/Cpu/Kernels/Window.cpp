@@ -172,7 +172,8 @@ private:
     Type type = KernelEmitter::valueType(in.element);
     unsigned bytes = KernelEmitter::storageBits(in.element) / 8;
     TensorRef pad{e.allocaBytes(static_cast<uint64_t>(bytes) * s.lanes.n), in.element, {}, {}};
-    Value v = s.lowest ? lowestOf(e, type, KernelEmitter::isUnsigned(in.element))
+    Value v = s.padElement ? s.padElement
+              : s.lowest ? lowestOf(e, type, KernelEmitter::isUnsigned(in.element))
               : isa<FloatType>(type) ? e.floatConst(type, s.padValue)
                                      : e.intConst(type, static_cast<int64_t>(s.padValue));
     e.storeLanes(pad, e.idx(0), e.splat(v, s.lanes));

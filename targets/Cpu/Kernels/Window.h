@@ -46,6 +46,7 @@ struct ChannelWindows {
   Lanes lanes;
   double padValue = 0;     ///< what is read outside the input; must not change a result
   bool lowest = false;     ///< instead: the least value of the type
+  mlir::Value padElement;  ///< instead: an element of the input's value type
   bool perTapData = false; ///< tapData is used
   /// Accumulators' first value for channels from `channel` on.
   std::function<mlir::Value(mlir::Value channel, mlir::Value mask)> init;

@@ -108,13 +108,25 @@ func.func @scan(%s: tensor<2xf32>, %x: tensor<2x?xf32>) -> (tensor<2xf32>, tenso
 
 // -----
 
-// The products are exact integers; the factor is computed in float32.
+// The products are exact integers; the scales are applied in double.
 // CHECK-LABEL: @qlinear_matmul
 func.func @qlinear_matmul(%a: tensor<2x4xi8>, %b: tensor<4x3xi8>, %s: tensor<1xf16>, %z: tensor<1xi8>) -> tensor<2x3xi8> {
   // CHECK: onnx.MatMulInteger(%arg0, %arg1, {{.*}} -> tensor<2x3xi32>
-  // CHECK: onnx.Div({{.*}} tensor<f32>
+  // CHECK: onnx.Mul({{.*}} tensor<2x3xf64>
+  // CHECK: onnx.Cast({{.*}} tensor<2x3xf32>
   // CHECK: onnx.QuantizeLinear
   %y = onnx.QLinearMatMul(%a, %s, %z, %b, %s, %z, %s, %z) : (tensor<2x4xi8>, tensor<1xf16>, tensor<1xi8>, tensor<4x3xi8>, tensor<1xf16>, tensor<1xi8>, tensor<1xf16>, tensor<1xi8>) -> tensor<2x3xi8>
+  return %y : tensor<2x3xi8>
+}
+
+// -----
+
+// Sums that may leave int32 are taken in double.
+// CHECK-LABEL: @qlinear_matmul_long
+func.func @qlinear_matmul_long(%a: tensor<2x40000xi8>, %b: tensor<40000x3xi8>, %s: tensor<f32>, %z: tensor<i8>) -> tensor<2x3xi8> {
+  // CHECK-NOT: Integer
+  // CHECK: onnx.MatMul({{.*}} -> tensor<2x3xf64>
+  %y = onnx.QLinearMatMul(%a, %s, %z, %b, %s, %z, %s, %z) : (tensor<2x40000xi8>, tensor<f32>, tensor<i8>, tensor<40000x3xi8>, tensor<f32>, tensor<i8>, tensor<f32>, tensor<i8>) -> tensor<2x3xi8>
   return %y : tensor<2x3xi8>
 }
 

@@ -1,0 +1,183 @@
+// RUN: tessera-opt --onnx-fold-constants --tsr-fuse-quantised --split-input-file %s | FileCheck %s
+
+// Bytes are multiplied as integers; scales and bias are applied in double.
+// CHECK-LABEL: func.func @conv(
+// CHECK-SAME: %[[X:.*]]: tensor<1x2x4x4xui8>)
+// CHECK: %[[C:.*]] = onnx.ConvInteger(%[[X]], %{{.*}}, %{{.*}}) {kernel_shape = array<i64: 1, 1>}
+// CHECK-SAME: -> tensor<1x3x4x4xi32>
+// CHECK: %[[FACTOR:.*]] = onnx.Weight() {value = dense<{{.*}}1.250000e-01{{.*}}0.0750{{.*}}> : tensor<3x1x1xf64>}
+// CHECK: %[[D:.*]] = onnx.Cast(%[[C]])
+// CHECK: %[[M:.*]] = onnx.Mul(%[[D]], %[[FACTOR]])
+// CHECK: %[[BIAS:.*]] = onnx.Weight() {value = dense<{{.*}}5.000000e-01{{.*}}-1.000000e+00{{.*}}> : tensor<3x1x1xf64>}
+// CHECK: %[[A:.*]] = onnx.Add(%[[M]], %[[BIAS]])
+// CHECK: onnx.Cast(%[[A]]) {to = 1 : i64}
+// CHECK: onnx.QuantizeLinear
+func.func @conv(%x: tensor<1x2x4x4xui8>) -> tensor<1x3x4x4xui8> {
+  %s = onnx.Weight() {value = dense<0.25> : tensor<f32>} : () -> tensor<f32>
+  %z = onnx.Weight() {value = dense<7> : tensor<ui8>} : () -> tensor<ui8>
+  %w = onnx.Weight() {value = dense<[[[[1]], [[2]]], [[[3]], [[4]]], [[[5]], [[6]]]]> : tensor<3x2x1x1xi8>} : () -> tensor<3x2x1x1xi8>
+  %ws = onnx.Weight() {value = dense<[0.5, 0.3, 0.125]> : tensor<3xf32>} : () -> tensor<3xf32>
+  %b = onnx.Weight() {value = dense<[1, -2, 3]> : tensor<3xi32>} : () -> tensor<3xi32>
+  %bs = onnx.Weight() {value = dense<0.5> : tensor<f32>} : () -> tensor<f32>
+  %0 = onnx.DequantizeLinear(%x, %s, %z) : (tensor<1x2x4x4xui8>, tensor<f32>, tensor<ui8>) -> tensor<1x2x4x4xf32>
+  %1 = onnx.DequantizeLinear(%w, %ws) {axis = -4 : i64} : (tensor<3x2x1x1xi8>, tensor<3xf32>) -> tensor<3x2x1x1xf32>
+  %2 = onnx.DequantizeLinear(%b, %bs) : (tensor<3xi32>, tensor<f32>) -> tensor<3xf32>
+  %3 = onnx.Conv(%0, %1, %2) {kernel_shape = array<i64: 1, 1>} : (tensor<1x2x4x4xf32>, tensor<3x2x1x1xf32>, tensor<3xf32>) -> tensor<1x3x4x4xf32>
+  %4 = onnx.QuantizeLinear(%3, %s, %z) : (tensor<1x3x4x4xf32>, tensor<f32>, tensor<ui8>) -> tensor<1x3x4x4xui8>
+  return %4 : tensor<1x3x4x4xui8>
+}
+
+// -----
+
+// A weight that is not dequantised: a product of floats.
+// CHECK-LABEL: func.func @float_weight(
+// CHECK-NOT: Integer
+// CHECK: onnx.MatMul
+// CHECK-SAME: xf32>
+func.func @float_weight(%x: tensor<2x3xi8>, %w: tensor<3x4xf32>, %s: tensor<f32>) -> tensor<2x4xf32> {
+  %0 = onnx.DequantizeLinear(%x, %s) : (tensor<2x3xi8>, tensor<f32>) -> tensor<2x3xf32>
+  %1 = onnx.MatMul(%0, %w) : (tensor<2x3xf32>, tensor<3x4xf32>) -> tensor<2x4xf32>
+  return %1 : tensor<2x4xf32>
+}
+
+// -----
+
+// 16 bits: sums that int32 may not hold are exact in double. Scales may be run-time values.
+// CHECK-LABEL: func.func @wide(
+// CHECK: %[[C:.*]] = onnx.MatMul
+// CHECK-SAME: xf64>
+// CHECK: onnx.Mul(%[[C]]
+// CHECK: onnx.Cast(%{{.*}}) {to = 1 : i64}
+func.func @wide(%x: tensor<2x3xi16>, %y: tensor<3x4xi16>, %s: tensor<f32>) -> tensor<2x4xf32> {
+  %0 = onnx.DequantizeLinear(%x, %s) : (tensor<2x3xi16>, tensor<f32>) -> tensor<2x3xf32>
+  %1 = onnx.DequantizeLinear(%y, %s) : (tensor<3x4xi16>, tensor<f32>) -> tensor<3x4xf32>
+  %2 = onnx.MatMul(%0, %1) : (tensor<2x3xf32>, tensor<3x4xf32>) -> tensor<2x4xf32>
+  return %2 : tensor<2x4xf32>
+}
+
+// -----
+
+// Few products of two activations: exact in float32, whose kernels are faster.
+// CHECK-LABEL: func.func @activations(
+// CHECK-NOT: Integer
+// CHECK: onnx.MatMul
+// CHECK-SAME: (tensor<2x3xf32>, tensor<3x4xf32>)
+func.func @activations(%x: tensor<2x3xi8>, %y: tensor<3x4xi8>, %s: tensor<f32>) -> tensor<2x4xf32> {
+  %0 = onnx.DequantizeLinear(%x, %s) : (tensor<2x3xi8>, tensor<f32>) -> tensor<2x3xf32>
+  %1 = onnx.DequantizeLinear(%y, %s) : (tensor<3x4xi8>, tensor<f32>) -> tensor<3x4xf32>
+  %2 = onnx.MatMul(%0, %1) : (tensor<2x3xf32>, tensor<3x4xf32>) -> tensor<2x4xf32>
+  return %2 : tensor<2x4xf32>
+}
+
+// -----
+
+// A sum of unknown length may leave int32.
+// CHECK-LABEL: func.func @unknown(
+// CHECK-NOT: Integer
+// CHECK: onnx.MatMul
+// CHECK-SAME: (tensor<2x?xf64>, tensor<?x4xf64>)
+func.func @unknown(%x: tensor<2x?xi8>, %y: tensor<?x4xi8>, %s: tensor<f32>) -> tensor<2x4xf32> {
+  %0 = onnx.DequantizeLinear(%x, %s) : (tensor<2x?xi8>, tensor<f32>) -> tensor<2x?xf32>
+  %1 = onnx.DequantizeLinear(%y, %s) : (tensor<?x4xi8>, tensor<f32>) -> tensor<?x4xf32>
+  %2 = onnx.MatMul(%0, %1) : (tensor<2x?xf32>, tensor<?x4xf32>) -> tensor<2x4xf32>
+  return %2 : tensor<2x4xf32>
+}
+
+// -----
+
+// Scales that change along the sum stay in it.
+// CHECK-LABEL: func.func @rows(
+// CHECK-NOT: Integer
+// CHECK: onnx.MatMul
+// CHECK-SAME: xf64>
+// CHECK-NOT: onnx.Mul
+// CHECK: return
+func.func @rows(%x: tensor<2x3xi8>, %s: tensor<f32>) -> tensor<2x2xf32> {
+  %w = onnx.Weight() {value = dense<[[1, 2], [3, 4], [5, 6]]> : tensor<3x2xi8>} : () -> tensor<3x2xi8>
+  %ws = onnx.Weight() {value = dense<[0.5, 0.3, 0.125]> : tensor<3xf32>} : () -> tensor<3xf32>
+  %xs = onnx.Weight() {value = dense<1.0> : tensor<f32>} : () -> tensor<f32>
+  %0 = onnx.DequantizeLinear(%x, %xs) : (tensor<2x3xi8>, tensor<f32>) -> tensor<2x3xf32>
+  %1 = onnx.DequantizeLinear(%w, %ws) {axis = 0 : i64} : (tensor<3x2xi8>, tensor<3xf32>) -> tensor<3x2xf32>
+  %2 = onnx.MatMul(%0, %1) : (tensor<2x3xf32>, tensor<3x2xf32>) -> tensor<2x2xf32>
+  return %2 : tensor<2x2xf32>
+}
+
+// -----
+
+// Integers move; a QuantizeLinear that undoes the DequantizeLinear goes.
+// CHECK-LABEL: func.func @movement(
+// CHECK-SAME: %[[X:.*]]: tensor<1x2x4x4xi8>
+// CHECK: %[[T:.*]] = onnx.Transpose(%[[X]])
+// CHECK: %[[P:.*]] = onnx.MaxPool(%[[T]])
+// CHECK: return %[[P]]
+func.func @movement(%x: tensor<1x2x4x4xi8>) -> tensor<1x2x2x2xi8> {
+  %s = onnx.Weight() {value = dense<0.1> : tensor<f32>} : () -> tensor<f32>
+  %0 = onnx.DequantizeLinear(%x, %s) : (tensor<1x2x4x4xi8>, tensor<f32>) -> tensor<1x2x4x4xf32>
+  %1 = onnx.Transpose(%0) {perm = array<i64: 0, 1, 3, 2>} : (tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32>
+  %2 = onnx.MaxPool(%1) {kernel_shape = array<i64: 2, 2>, strides = array<i64: 2, 2>} : (tensor<1x2x4x4xf32>) -> tensor<1x2x2x2xf32>
+  %3 = onnx.QuantizeLinear(%2, %s) {output_dtype = 3 : i64} : (tensor<1x2x2x2xf32>, tensor<f32>) -> tensor<1x2x2x2xi8>
+  return %3 : tensor<1x2x2x2xi8>
+}
+
+// -----
+
+// Of two scales none can be that of the whole.
+// CHECK-LABEL: func.func @concat(
+// CHECK: onnx.Concat(%{{.*}}, %{{.*}})
+// CHECK-SAME: xf32>
+func.func @concat(%x: tensor<1x2xi8>, %y: tensor<1x2xi8>) -> tensor<1x4xf32> {
+  %s = onnx.Weight() {value = dense<0.1> : tensor<f32>} : () -> tensor<f32>
+  %t = onnx.Weight() {value = dense<0.2> : tensor<f32>} : () -> tensor<f32>
+  %0 = onnx.DequantizeLinear(%x, %s) : (tensor<1x2xi8>, tensor<f32>) -> tensor<1x2xf32>
+  %1 = onnx.DequantizeLinear(%y, %t) : (tensor<1x2xi8>, tensor<f32>) -> tensor<1x2xf32>
+  %2 = onnx.Concat(%0, %1) {axis = 1 : i64} : (tensor<1x2xf32>, tensor<1x2xf32>) -> tensor<1x4xf32>
+  return %2 : tensor<1x4xf32>
+}
+
+// -----
+
+// A function of bytes is a table; negative indices count from its end.
+// CHECK-LABEL: func.func @table(
+// CHECK-SAME: %[[X:.*]]: tensor<5xi8>
+// CHECK: %[[I:.*]] = onnx.Cast(%[[X]])
+// CHECK: %[[T:.*]] = onnx.Weight() {{.*}}tensor<256xi8>
+// CHECK: onnx.Gather(%[[T]], %[[I]])
+func.func @table(%x: tensor<5xi8>) -> tensor<5xi8> {
+  %s = onnx.Weight() {value = dense<0.1> : tensor<f32>} : () -> tensor<f32>
+  %t = onnx.Weight() {value = dense<0.01> : tensor<f32>} : () -> tensor<f32>
+  %z = onnx.Weight() {value = dense<3> : tensor<i8>} : () -> tensor<i8>
+  %0 = onnx.DequantizeLinear(%x, %s, %z) : (tensor<5xi8>, tensor<f32>, tensor<i8>) -> tensor<5xf32>
+  %1 = onnx.Sigmoid(%0) : (tensor<5xf32>) -> tensor<5xf32>
+  %2 = onnx.QuantizeLinear(%1, %t, %z) : (tensor<5xf32>, tensor<f32>, tensor<i8>) -> tensor<5xi8>
+  return %2 : tensor<5xi8>
+}
+
+// -----
+
+// Arithmetic has its bits by IEEE 754 and stays.
+// CHECK-LABEL: func.func @arithmetic(
+// CHECK-NOT: Gather
+// CHECK: onnx.Relu
+func.func @arithmetic(%x: tensor<5xi8>) -> tensor<5xi8> {
+  %s = onnx.Weight() {value = dense<0.1> : tensor<f32>} : () -> tensor<f32>
+  %t = onnx.Weight() {value = dense<0.01> : tensor<f32>} : () -> tensor<f32>
+  %z = onnx.Weight() {value = dense<3> : tensor<i8>} : () -> tensor<i8>
+  %0 = onnx.DequantizeLinear(%x, %s, %z) : (tensor<5xi8>, tensor<f32>, tensor<i8>) -> tensor<5xf32>
+  %1 = onnx.Relu(%0) : (tensor<5xf32>) -> tensor<5xf32>
+  %2 = onnx.QuantizeLinear(%1, %t, %z) : (tensor<5xf32>, tensor<f32>, tensor<i8>) -> tensor<5xi8>
+  return %2 : tensor<5xi8>
+}
+
+// -----
+
+// Other sums are taken in double, of the numbers before they are rounded.
+// CHECK-LABEL: func.func @mean(
+// CHECK: %[[R:.*]] = onnx.Mul
+// CHECK: %[[P:.*]] = onnx.GlobalAveragePool(%[[R]])
+// CHECK-SAME: xf64>
+// CHECK: onnx.Cast(%[[P]]) {to = 1 : i64}
+func.func @mean(%x: tensor<1x2x4x4xi8>, %s: tensor<f32>) -> tensor<1x2x1x1xf32> {
+  %0 = onnx.DequantizeLinear(%x, %s) : (tensor<1x2x4x4xi8>, tensor<f32>) -> tensor<1x2x4x4xf32>
+  %1 = onnx.GlobalAveragePool(%0) : (tensor<1x2x4x4xf32>) -> tensor<1x2x1x1xf32>
+  return %1 : tensor<1x2x1x1xf32>
+}
