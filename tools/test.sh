@@ -99,6 +99,7 @@ if [[ -x $build/bin/tessera ]]; then
   suite ethosu "$python" test/e2e/ethosu.py
   suite quantize "$python" test/e2e/quantize.py
   suite report "$python" test/e2e/report.py --table "$logs/report.md"
+  suite quantised "$python" test/e2e/quantised_graphs.py ${full:+--all --budget $(($(left) / 8))}
   if [[ -z $full ]]; then
     suite bundle "$python" test/e2e/bundle.py --bytes 300
     suite tosa "$python" test/e2e/tosa.py --only '^(int8_conv|int8_add|conv_depthwise|attention|movement|resize_linear)'
@@ -116,6 +117,7 @@ if [[ -x $build/bin/tessera ]]; then
     suite tosa "$python" test/e2e/tosa.py --models --budget $(($(left) / 8))
     suite aarch64 "$python" test/e2e/aarch64.py --budget $(($(left) / 4))
     suite arm-cases "$python" -W ignore tools/conformance/run.py --aarch64 max,sme=off --count 300 --budget $(($(left) / 10))
+    suite arm-quantised "$python" test/e2e/quantised_graphs.py --aarch64 --count 120 --budget $(($(left) / 10))
     suite arm-kernels "$python" test/e2e/aarch64_kernels.py --budget $(($(left) / 10))
     suite models "$python" test/e2e/models.py --bench 3 --budget $(($(left) / 2)) --table "$logs/models.md" --json "$logs/models.json"
     [[ -f $logs/models.md ]] && cat "$logs/models.md"

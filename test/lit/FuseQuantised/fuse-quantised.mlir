@@ -157,13 +157,13 @@ func.func @table(%x: tensor<5xi8>) -> tensor<5xi8> {
 // Arithmetic has its bits by IEEE 754 and stays.
 // CHECK-LABEL: func.func @arithmetic(
 // CHECK-NOT: Gather
-// CHECK: onnx.Relu
+// CHECK: onnx.Abs
 func.func @arithmetic(%x: tensor<5xi8>) -> tensor<5xi8> {
   %s = onnx.Weight() {value = dense<0.1> : tensor<f32>} : () -> tensor<f32>
   %t = onnx.Weight() {value = dense<0.01> : tensor<f32>} : () -> tensor<f32>
   %z = onnx.Weight() {value = dense<3> : tensor<i8>} : () -> tensor<i8>
   %0 = onnx.DequantizeLinear(%x, %s, %z) : (tensor<5xi8>, tensor<f32>, tensor<i8>) -> tensor<5xf32>
-  %1 = onnx.Relu(%0) : (tensor<5xf32>) -> tensor<5xf32>
+  %1 = onnx.Abs(%0) : (tensor<5xf32>) -> tensor<5xf32>
   %2 = onnx.QuantizeLinear(%1, %t, %z) : (tensor<5xf32>, tensor<f32>, tensor<i8>) -> tensor<5xi8>
   return %2 : tensor<5xi8>
 }
@@ -180,4 +180,24 @@ func.func @mean(%x: tensor<1x2x4x4xi8>, %s: tensor<f32>) -> tensor<1x2x1x1xf32> 
   %0 = onnx.DequantizeLinear(%x, %s) : (tensor<1x2x4x4xi8>, tensor<f32>) -> tensor<1x2x4x4xf32>
   %1 = onnx.GlobalAveragePool(%0) : (tensor<1x2x4x4xf32>) -> tensor<1x2x1x1xf32>
   return %1 : tensor<1x2x1x1xf32>
+}
+
+// -----
+
+// Bounds of floats are bounds of integers: 6 is beyond the range, 0 is -12.
+// CHECK-LABEL: func.func @clamps(
+// CHECK: %[[Q:.*]] = onnx.QuantizeLinear(%arg0
+// CHECK: %[[L:.*]] = onnx.Weight() {value = dense<-12> : tensor<i8>}
+// CHECK: %[[H:.*]] = onnx.Weight() {value = dense<127> : tensor<i8>}
+// CHECK: onnx.Clip(%[[Q]], %[[L]], %[[H]])
+func.func @clamps(%x: tensor<5xf32>, %y: tensor<5xi8>) -> tensor<5xi8> {
+  %s = onnx.Weight() {value = dense<0.01> : tensor<f32>} : () -> tensor<f32>
+  %z = onnx.Weight() {value = dense<-12> : tensor<i8>} : () -> tensor<i8>
+  %h = onnx.Weight() {value = dense<6.0> : tensor<f32>} : () -> tensor<f32>
+  %0 = onnx.Relu(%x) : (tensor<5xf32>) -> tensor<5xf32>
+  %l = onnx.Weight() {value = dense<0.0> : tensor<f32>} : () -> tensor<f32>
+  %1 = onnx.Clip(%0, %l, %h) : (tensor<5xf32>, tensor<f32>, tensor<f32>) -> tensor<5xf32>
+  %2 = onnx.QuantizeLinear(%1, %s, %z) : (tensor<5xf32>, tensor<f32>, tensor<i8>) -> tensor<5xi8>
+  %d = onnx.DequantizeLinear(%y, %s, %z) : (tensor<5xi8>, tensor<f32>, tensor<i8>) -> tensor<5xf32>
+  return %2 : tensor<5xi8>
 }
