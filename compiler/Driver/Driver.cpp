@@ -1,7 +1,9 @@
 #include "compiler/Driver/Driver.h"
+#include "compiler/Driver/PrecisionReport.h"
+#include "compiler/Driver/QuantiseModel.h"
 #include "compiler/Bundle/BundleWriter.h"
 #include "compiler/Bundle/PendingFile.h"
-#include "compiler/Import/Import.h"
+#include "compiler/Import/FromMemory.h"
 #include "compiler/Memory/PlanMemory.h"
 #include "compiler/Plan/PlanBuilder.h"
 #include "compiler/Registration.h"
@@ -68,9 +70,7 @@ static void report(const CompileOptions &options, Phase phase) {
     options.progress(phase);
 }
 
-FailureOr<OwningOpRef<ModuleOp>> importModel(const CompileOptions &options, MLIRContext *context,
-                                             std::vector<std::string> *inputs) {
-  report(options, Phase::Import);
+static FailureOr<ImportOptions> importOptionsOf(const CompileOptions &options, MLIRContext *context) {
   ImportOptions import;
   for (const std::string &text : options.dims) {
     std::string error;
@@ -79,7 +79,29 @@ FailureOr<OwningOpRef<ModuleOp>> importModel(const CompileOptions &options, MLIR
       return emitError(UnknownLoc::get(context), "--dim ") << text << ": " << error;
     import.dims.push_back(*spec);
   }
-  auto module = importOnnx(options.model, import, context, inputs);
+  return import;
+}
+
+FailureOr<OwningOpRef<ModuleOp>> importQuantised(const CompileOptions &options, quantise::ModelProto model,
+                                                 MLIRContext *context) {
+  report(options, Phase::Import);
+  auto import = importOptionsOf(options, context);
+  if (failed(import))
+    return failure();
+  auto module = importFromMemory(std::move(model), options.model, *import, context);
+  if (failed(module))
+    return failure();
+  dump(options, Phase::Import, **module);
+  return module;
+}
+
+FailureOr<OwningOpRef<ModuleOp>> importModel(const CompileOptions &options, MLIRContext *context,
+                                             std::vector<std::string> *inputs) {
+  report(options, Phase::Import);
+  auto import = importOptionsOf(options, context);
+  if (failed(import))
+    return failure();
+  auto module = importOnnx(options.model, *import, context, inputs);
   if (failed(module))
     return failure();
   dump(options, Phase::Import, **module);
@@ -98,11 +120,11 @@ LogicalResult canonicalise(const CompileOptions &options, ModuleOp module) {
   return success();
 }
 
-/// `reported`: filled if there is to be a report of the placement.
-static FailureOr<OwningOpRef<ModuleOp>> frontEnd(const CompileOptions &options, MLIRContext *context,
-                                                 std::vector<std::string> *inputs,
-                                                 std::optional<PlacedModel> &reported) {
-  auto module = importModel(options, context, inputs);
+/// The front end behind the import. `reported`: filled if there is to be a report
+/// of the placement.
+static FailureOr<OwningOpRef<ModuleOp>> finishFrontEnd(const CompileOptions &options,
+                                                       FailureOr<OwningOpRef<ModuleOp>> module,
+                                                       std::optional<PlacedModel> &reported) {
   if (failed(module) || stopsAfter(options, Phase::Import))
     return module;
   if (!options.reportFolder.empty())
@@ -117,7 +139,7 @@ static FailureOr<OwningOpRef<ModuleOp>> frontEnd(const CompileOptions &options, 
 FailureOr<OwningOpRef<ModuleOp>> frontEnd(const CompileOptions &options, MLIRContext *context,
                                           std::vector<std::string> *inputs) {
   std::optional<PlacedModel> reported;
-  return frontEnd(options, context, inputs, reported);
+  return finishFrontEnd(options, importModel(options, context, inputs), reported);
 }
 
 /// Makefile syntax, as Ninja reads it. Not yet under its name.
@@ -158,10 +180,12 @@ static std::string hashOfFile(StringRef path) {
 
 /// The phase `partition`; nothing for a target that has but a CPU.
 /// `reported`: the model for the reports; null if none are wanted.
-static LogicalResult partitionModel(const CompileOptions &options, const TargetDescription &target, func::FuncOp func,
-                                    const PlacedModel *reported, CompileResult &result) {
+static LogicalResult partitionModel(const CompileOptions &options, const TargetDescription &target,
+                                    const PlaceOptions &place, func::FuncOp func, const PlacedModel *reported,
+                                    CompileResult &result) {
   if (target.units.size() < 2) {
-    if (!options.pins.empty() || !options.reportFolder.empty())
+    bool wanted = !options.reportFolder.empty() && !options.quantise; // else the folder has precision.json
+    if (!options.pins.empty() || wanted)
       return func.emitError(options.pins.empty() ? "--report " + options.reportFolder : "--pin " + options.pins.front())
              << ": target " << target.name << " has no unit but '" << target.units.front().name
              << "', so nothing is placed";
@@ -169,8 +193,7 @@ static LogicalResult partitionModel(const CompileOptions &options, const TargetD
     return success();
   }
   report(options, Phase::Partition);
-  VendorTools vendors({"", options.vendorSeconds}, options.vendorFallback);
-  auto placement = placeModel(func, target, {options.strict, options.pins, &vendors});
+  auto placement = placeModel(func, target, place);
   if (failed(placement))
     return failure();
   result.placement = std::move(*placement);
@@ -200,6 +223,8 @@ static std::string tooSmall(const Plan &plan, const TargetDescription &target) {
 
 /// An option about a phase that these options leave out; empty if there is none.
 static std::string unreachable(const CompileOptions &options) {
+  if (options.quantise && !options.segments.empty())
+    return "--quantize: with --segment nothing is placed";
   bool placing = !options.pins.empty() || !options.reportFolder.empty();
   std::string placer = options.pins.empty() ? "--report" : "--pin";
   if (placing && !options.segments.empty())
@@ -209,6 +234,21 @@ static std::string unreachable(const CompileOptions &options) {
   if (!options.depfile.empty() && options.compileTo && *options.compileTo < Phase::Bundle)
     return "--depfile: --compile-to ends before there is a bundle";
   return "";
+}
+
+/// The model from its file, or as it was quantised; then `place` says what the
+/// choice of precisions assumed.
+static FailureOr<OwningOpRef<ModuleOp>> readModel(const CompileOptions &options, const TargetDescription &target,
+                                                  PlaceOptions &place, MLIRContext *context, CompileResult &result) {
+  if (!options.quantise)
+    return importModel(options, context, &result.inputs);
+  auto quantised = quantiseModel(options, target, place, context);
+  if (failed(quantised))
+    return failure();
+  result.quantised = *quantised;
+  result.inputs = (*quantised)->inputs;
+  place.strict |= (*quantised)->choice && (*quantised)->choice->plan().withoutHalf;
+  return importQuantised(options, (*quantised)->proto, context);
 }
 
 FailureOr<CompileResult> compile(const CompileOptions &options, MLIRContext *context) {
@@ -228,8 +268,10 @@ FailureOr<CompileResult> compile(const CompileOptions &options, MLIRContext *con
       isas.push_back(cpu::findIsa(name));
 
   CompileResult result;
+  VendorTools vendors({"", options.vendorSeconds}, options.vendorFallback);
+  PlaceOptions place{options.strict, options.pins, &vendors};
   std::optional<PlacedModel> reported;
-  auto module = frontEnd(options, context, &result.inputs, reported);
+  auto module = finishFrontEnd(options, readModel(options, *target, place, context, result), reported);
   if (failed(module))
     return failure();
   result.inputs.insert(result.inputs.begin(), options.model);
@@ -251,9 +293,13 @@ FailureOr<CompileResult> compile(const CompileOptions &options, MLIRContext *con
       return failure();
   }
 
-  if (failed(options.segments.empty() ? partitionModel(options, *target, func, reported ? &*reported : nullptr, result)
+  if (failed(options.segments.empty() ? partitionModel(options, *target, place, func, reported ? &*reported : nullptr, result)
                                       : wrapNamedNodes(func, options.segments)))
     return failure();
+  if (result.quantised && !options.reportFolder.empty())
+    if (llvm::Error error =
+            writePrecision(*result.quantised, result.placement, target->units[0].name, options.reportFolder))
+      return emitError(loc, toString(std::move(error)));
   if (stopsAfter(options, Phase::Partition))
     return result;
 
@@ -285,6 +331,8 @@ FailureOr<CompileResult> compile(const CompileOptions &options, MLIRContext *con
     plan.provenanceOptions.push_back("--segment " + s);
   for (const std::string &pin : options.pins)
     plan.provenanceOptions.push_back("--pin " + pin);
+  if (result.quantised)
+    llvm::append_range(plan.provenanceOptions, result.quantised->provenance);
   if (options.vendorFallback)
     plan.provenanceOptions.push_back("--vendor-fault cpu");
   auto memory = planMemory(plan);

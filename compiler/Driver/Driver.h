@@ -10,6 +10,7 @@
 #include "mlir/IR/OwningOpRef.h"
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,9 @@ enum class Phase {
 };
 llvm::StringRef phaseName(Phase phase);
 std::optional<Phase> parsePhase(llvm::StringRef word);
+
+struct QuantiseRequest; // compiler/Driver/QuantiseModel.h
+struct QuantisedModel;
 
 struct CompileOptions {
   std::string model;
@@ -36,6 +40,7 @@ struct CompileOptions {
   unsigned vendorSeconds = 120;     ///< and has so long for one region
   std::string reportFolder;         ///< of writePlacement(); or empty
   std::string depfile;
+  std::shared_ptr<QuantiseRequest> quantise; ///< --quantize and its options; or null
   std::string viaTosa;              ///< for tests: what is sent through the TOSA file, see parseRoundTrip()
   std::string dumpAfter;            ///< phase word, or empty
   std::optional<Phase> compileTo;   ///< stop after this phase
@@ -50,6 +55,7 @@ struct CompileResult {
   bool arenaKnown = false;
   std::vector<std::string> inputs; ///< files that were read: the model, then its external data
   std::optional<Placement> placement; ///< of a target with more than one unit
+  std::shared_ptr<QuantisedModel> quantised; ///< with options.quantise
 };
 
 /// Registers what compile() needs.

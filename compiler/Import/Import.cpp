@@ -1,4 +1,5 @@
 #include "compiler/Import/Import.h"
+#include "compiler/Import/FromMemory.h"
 #include "compiler/Import/Model.h"
 #include "dialects/Onnx/IR/OnnxDialect.h"
 #include "mlir/IR/Verifier.h"
@@ -96,13 +97,19 @@ FailureOr<OwningOpRef<ModuleOp>> importOnnx(StringRef path, const ImportOptions 
   return module;
 }
 
-FailureOr<OwningOpRef<ModuleOp>> importModel(::onnx::ModelProto proto, MLIRContext *context) {
+FailureOr<OwningOpRef<ModuleOp>> importFromMemory(::onnx::ModelProto proto, StringRef origin,
+                                                  const ImportOptions &options, MLIRContext *context) {
   Model model;
-  model.path = proto.graph().name();
-  return import(model, ImportOptions(), context, [&] {
+  model.path = origin.str();
+  return import(model, options, context, [&] {
     model.irVersion = proto.ir_version();
     model.proto.Swap(&proto);
   });
+}
+
+FailureOr<OwningOpRef<ModuleOp>> importModel(::onnx::ModelProto proto, MLIRContext *context) {
+  std::string name = proto.graph().name();
+  return importFromMemory(std::move(proto), name, ImportOptions(), context);
 }
 
 } // namespace tessera

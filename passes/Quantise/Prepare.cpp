@@ -34,7 +34,8 @@ static void attachPayloads(onnx_import::Model &model) {
       });
 }
 
-ModelProto loadOriginal(const std::string &path) {
+ModelProto loadOriginal(const std::string &path,
+                        std::vector<std::string> *externalFiles) {
   onnx_import::Model model;
   model.path = path;
   size_t slash = path.rfind('/');
@@ -48,6 +49,10 @@ ModelProto loadOriginal(const std::string &path) {
     attachPayloads(model);
   } catch (const onnx_import::ImportError &e) {
     throw Refusal(e.what(), e.notes);
+  }
+  if (externalFiles) {
+    llvm::sort(model.externalFiles);
+    *externalFiles = std::move(model.externalFiles);
   }
   GraphProto &graph = *model.proto.mutable_graph();
   // Up to IR version 3 every initialiser had to be an input, from 4 on that

@@ -11,7 +11,9 @@
 namespace tessera::quantise {
 
 /// Reads a model of any size that the importer takes. Throws Refusal.
-ModelProto loadOriginal(const std::string &path);
+/// `externalFiles`, if given, receives the paths of the external data read.
+ModelProto loadOriginal(const std::string &path,
+                        std::vector<std::string> *externalFiles = nullptr);
 
 /// Operator sets below 13 have no DequantizeLinear with an axis: they are
 /// converted to 13 by ONNX's version converter. Returns the old version, or 0

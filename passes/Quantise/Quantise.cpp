@@ -91,6 +91,8 @@ public:
       throw Refusal("no calibration samples");
     prepare();
     Graph g(proto);
+    for (int i = 0; i < g.nodeCount(); ++i)
+      result.nodes.push_back({g.nameOf(i), g.node(i).op_type()});
     result.decisions.units = findUnits(g);
     std::vector<Unit> &units = result.decisions.units;
     for (Unit &u : units)
@@ -158,11 +160,13 @@ private:
         options.recipe.ranges ? options.recipe.ranges : options.ranges;
     result.ranges = fixed.value_or(RangeMethod::MinMax);
     decideScales(g, ranges, result.ranges, options.percentile, methods, d);
-    if (fixed && options.islands.most == 0)
+    if (fixed && options.islands.most == 0 && !options.choose)
       return;
     SwitchModel model(g, d, result.parts, compile, samples);
     if (!fixed)
       pickMethod(g, ranges, model);
+    if (options.choose)
+      return chooseOutside(g, ranges, model);
     result.islands = findIslands(model, d.units, options.islands);
     for (const IslandStep &step : result.islands.steps) {
       d.units[step.unit].quantised = false;
@@ -171,6 +175,34 @@ private:
     if (!fixed)
       refineMethods(g, ranges, model);
     decideScales(g, ranges, result.ranges, options.percentile, methods, d);
+  }
+
+  /// The caller says which candidates are integers.
+  void chooseOutside(const Graph &g, const Ranges &ranges, SwitchModel &model) {
+    auto with = [&](const std::set<int> &on) {
+      Decisions d = result.decisions;
+      for (int u : model.candidates())
+        d.units[u].quantised = on.count(u) != 0;
+      decideScales(g, ranges, result.ranges, options.percentile, methods, d);
+      return d;
+    };
+    ChoiceContext context{g, result.decisions.units, result.parts, model, {},
+                          {}};
+    context.emit = [&](const std::set<int> &on, bool final) {
+      Decisions d = with(on);
+      if (final && options.feedback)
+        roundWithFeedback(g, source, compile, options.progress, d);
+      ModelProto emitted = emit(g, d).model;
+      *emitted.mutable_graph()->mutable_input() = declared;
+      return emitted;
+    };
+    context.verify = [&](const ModelProto &emitted) {
+      return verifyModel(g, emitted, result.parts, samples, compile);
+    };
+    result.decisions = with(options.choose(context));
+    for (int u : model.candidates())
+      if (Unit &unit = result.decisions.units[u]; !unit.quantised)
+        unit.reason = "chosen with its device";
   }
 
   /// Another range method for what the noisiest units read, where it helps.

@@ -18,6 +18,21 @@
 
 namespace tessera::quantise {
 
+/// What a chooser of precisions may ask once the scales of all candidates are
+/// decided. Candidates are the units that are quantised in `units`.
+struct ChoiceContext {
+  const Graph &graph;
+  const std::vector<Unit> &units;
+  const std::vector<Part> &parts;
+  SwitchModel &model;
+  /// The model with only these candidates as integers; `final`: with weights
+  /// rounded as in the result.
+  std::function<ModelProto(const std::set<int> &, bool final)> emit;
+  /// Signal to noise of each part of a model that emit() gave, or of one that
+  /// was made from it.
+  std::function<std::vector<double>(const ModelProto &)> verify;
+};
+
 struct QuantiseOptions {
   int32_t activations = TensorProto::INT8; ///< INT8, UINT8 or INT16
   Coverage coverage = Coverage::Auto;
@@ -28,14 +43,21 @@ struct QuantiseOptions {
   bool feedback =
       true; ///< rounds the weights of matrix products with error feedback
   IslandOptions islands;
+  /// Chooses the units that are integers, instead of the search for islands.
+  std::function<std::set<int>(ChoiceContext &)> choose;
   Recipe recipe;
   CalibrationOptions calibration;
   Progress progress;
 };
 
+struct NodeLabel {
+  std::string name, op;
+};
+
 struct QuantiseResult {
   EmitResult emitted;
   Decisions decisions;
+  std::vector<NodeLabel> nodes; ///< what the units' indices mean
   std::vector<Hazard> hazards;
   RangeMethod ranges = RangeMethod::MinMax;
   std::vector<Part> parts;

@@ -1,5 +1,6 @@
+#include "compiler/Driver/PrecisionReport.h"
 #include "compiler/Report/PlacementReport.h"
-#include "tools/tessera/Commands.h"
+#include "tools/tessera/QuantiseOptions.h"
 #include <cstdio>
 
 namespace tessera::tool {
@@ -7,6 +8,7 @@ namespace tessera::tool {
 void addCompile(CLI::App &app, int &status) {
   auto options = std::make_shared<CompileOptions>();
   auto quiet = std::make_shared<bool>(false);
+  auto words = std::make_shared<QuantiseWords>();
   auto to = std::make_shared<std::string>();
   CLI::App *command = app.add_subcommand("compile", "Compile a model into one checked bundle (.tsr)");
   addModelOptions(*command, *options);
@@ -23,7 +25,9 @@ void addCompile(CLI::App &app, int &status) {
       ->check(CLI::Range(1, 86400));
   command->add_option("--report", options->reportFolder,
                       "Folder for plan.html (for a browser), plan.txt, plan.json, problem.json,\n"
-                      "solution.json: what runs where and why, for a target with more than one unit");
+                      "solution.json: what runs where and why, for a target with more than one unit;\n"
+                      "with --quantize also precision.json and quantized.onnx, the model that is compiled");
+  addQuantiseOptions(*command, *words);
   command->add_option("--depfile", options->depfile, "Write the files that were read, in Makefile syntax");
   command->add_option("--segment", options->segments, "UNIT=NODE,...: another device computes these nodes; for tests")
       ->group("");
@@ -39,7 +43,9 @@ void addCompile(CLI::App &app, int &status) {
   command->footer("Phases:\n" + phases +
                   "\nExample:\n  tessera compile mobilenet.onnx -o mobilenet.tsr --target host-x86-64 --dim batch=1\n"
                   "  tessera compile mobilenet.onnx -o mobilenet.tsr --target rk3588-sim --report plan \\\n"
-                  "      --pin /features/0/Conv=cpu");
+                  "      --pin /features/0/Conv=cpu\n"
+                  "  tessera compile mobilenet.onnx -o mobilenet.tsr --target rk3588-sim --quantize int8 \\\n"
+                  "      --calib samples/ --accuracy-drop 1% --report plan");
   command->callback([=, &status] {
     if (!to->empty()) {
       options->compileTo = parsePhase(*to);
@@ -57,6 +63,11 @@ void addCompile(CLI::App &app, int &status) {
       status = fail("compile: -o OUT.tsr is missing", exitUsage);
       return;
     }
+    words->quiet = *quiet;
+    if (int wrong = readQuantiseOptions(*command, *words, *options)) {
+      status = wrong;
+      return;
+    }
     options->dumpStream = &llvm::outs();
     options->progress = progressOnTerminal();
     auto context = makeContext();
@@ -64,9 +75,11 @@ void addCompile(CLI::App &app, int &status) {
     auto result = compile(*options, context.get());
     endProgress();
     if (mlir::failed(result)) {
-      status = refused();
+      status = options->quantise && options->quantise->breached ? int(exitBudget) : refused();
       return;
     }
+    if (!*quiet && result->quantised)
+      printPrecision(*result->quantised, llvm::errs());
     if (!*quiet && result->placement)
       printPlacement(*result->placement, llvm::errs());
     if (writes && !*quiet)

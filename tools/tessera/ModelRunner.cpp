@@ -62,8 +62,11 @@ private:
 
 } // namespace
 
-quantise::CompileFunction makeCompileFunction(std::vector<std::string> dims) {
-  return [dims](const quantise::ModelProto &model,
+quantise::CompileFunction makeCompileFunction(std::vector<std::string> dims,
+                                              std::string variant) {
+  if (variant.empty())
+    variant = hostVariant();
+  return [dims, variant](const quantise::ModelProto &model,
                 const std::string &what) -> std::unique_ptr<quantise::Runner> {
     llvm::SmallString<128> folder;
     if (llvm::sys::fs::createUniqueDirectory("tessera-quantize", folder))
@@ -74,7 +77,7 @@ quantise::CompileFunction makeCompileFunction(std::vector<std::string> dims) {
     options.model = (folder + "/model.onnx").str();
     options.output = (folder + "/model.tsr").str();
     options.dims = dims;
-    options.variants = {hostVariant()};
+    options.variants = {variant};
     std::ofstream(options.model, std::ios::binary) << model.SerializeAsString();
     auto context = makeContext();
     printDiagnostics(*context);

@@ -7,8 +7,10 @@
 
 namespace tessera::tool {
 
-/// Compiles a model for this machine and opens it. `dims` are texts of --dim.
-quantise::CompileFunction makeCompileFunction(std::vector<std::string> dims);
+/// Compiles a model for this machine and opens it. `dims` are texts of --dim,
+/// `variant` is an ISA variant that this machine has; empty: its best.
+quantise::CompileFunction makeCompileFunction(std::vector<std::string> dims,
+                                              std::string variant = "");
 
 } // namespace tessera::tool
 #endif

@@ -218,15 +218,20 @@ quantise::SampleSource openFolder(const fs::path &folder,
           }};
 }
 
-std::string digest(const fs::path &path) {
+/// Of contents and of the names inside, not of the place.
+std::string digest(const fs::path &path, std::vector<std::string> *files) {
   llvm::BLAKE3 hash;
   std::function<void(const fs::path &)> visit = [&](const fs::path &p) {
-    hash.update(p.filename().string());
-    if (fs::is_directory(p))
-      for (auto &inner : sorted(p))
+    if (fs::is_directory(p)) {
+      for (auto &inner : sorted(p)) {
+        hash.update(inner.filename().string());
         visit(inner);
-    else
-      hash.update(runner::readFile(p.string()));
+      }
+      return;
+    }
+    hash.update(runner::readFile(p.string()));
+    if (files)
+      files->push_back(p.string());
   };
   visit(path);
   auto bytes = hash.final();
@@ -247,7 +252,8 @@ template <typename F> auto guarded(F f) -> decltype(f()) {
 
 quantise::SampleSource openSamples(const std::string &path,
                                    const quantise::ModelProto &model,
-                                   size_t limit, std::string &hash) {
+                                   size_t limit, std::string &hash,
+                                   std::vector<std::string> *files) {
   std::vector<Input> inputs = inputsOf(model);
   return guarded([&] {
     if (!fs::exists(path))
@@ -257,7 +263,7 @@ quantise::SampleSource openSamples(const std::string &path,
                                         : openNpz(path, inputs);
     if (limit)
       source.count = std::min(source.count, limit);
-    hash = digest(path);
+    hash = digest(path, files);
     auto get = source.get;
     source.get = [get](size_t i) { return guarded([&] { return get(i); }); };
     return source;

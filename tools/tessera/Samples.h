@@ -17,10 +17,12 @@
 namespace tessera::tool {
 
 /// Finds the samples for the inputs of `model`; at most `limit` of them. Throws
-/// quantise::Refusal. `hash` receives a digest of the data.
+/// quantise::Refusal. `hash` receives a digest of the data,
+/// `files` the paths that it was made of.
 quantise::SampleSource openSamples(const std::string &path,
                                    const quantise::ModelProto &model,
-                                   size_t limit, std::string &hash);
+                                   size_t limit, std::string &hash,
+                                   std::vector<std::string> *files = nullptr);
 
 } // namespace tessera::tool
 #endif

@@ -1,0 +1,159 @@
+#include "compiler/Driver/QuantiseModel.h"
+#include "passes/Quantise/Prepare.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/BLAKE3.h"
+#include "llvm/Support/MemoryBuffer.h"
+
+using namespace mlir;
+
+namespace tessera {
+
+static std::string digestOfFile(const std::string &path) {
+  auto file = llvm::MemoryBuffer::getFile(path, /*IsText=*/false,
+                                          /*RequiresNullTerminator=*/false);
+  if (!file)
+    throw quantise::Refusal("cannot read '" + path +
+                            "': " + file.getError().message());
+  llvm::BLAKE3 hasher;
+  hasher.update((*file)->getBuffer());
+  auto digest = hasher.final();
+  return llvm::toHex(ArrayRef<uint8_t>(digest.data(), digest.size()),
+                     /*LowerCase=*/true);
+}
+
+namespace {
+
+class Quantiser {
+public:
+  Quantiser(const CompileOptions &options, const TargetDescription &target,
+            const PlaceOptions &place, MLIRContext *context)
+      : options(options), request(*options.quantise), target(target),
+        place(place), context(context),
+        made(std::make_shared<QuantisedModel>()) {}
+
+  std::shared_ptr<QuantisedModel> run() {
+    quantise::ModelProto original =
+        quantise::loadOriginal(options.model, &made->inputs);
+    CalibrationData data = request.openSamples(original);
+    made->scheme = request.scheme;
+    made->provenance = {"--quantize " + request.scheme,
+                        "--calib blake3:" + data.hash,
+                        "--samples " + std::to_string(data.samples.count)};
+    llvm::append_range(made->inputs, data.files);
+    if (request.limit)
+      made->provenance.push_back("--accuracy-drop " + request.limit->text);
+    if (request.weightsAlone())
+      weightsAlone(std::move(original), data);
+    else
+      integers(std::move(original), data);
+    checkLimit();
+    return made;
+  }
+
+private:
+  void weightsAlone(quantise::ModelProto original,
+                    const CalibrationData &data) {
+    quantise::WeightOnlyResult r = quantise::quantiseWeightsOnly(
+        std::move(original), data.samples, request.compile, request.weights);
+    made->proto = std::move(r.model);
+    made->parts = r.parts;
+    made->verified = r.verified;
+  }
+
+  void integers(quantise::ModelProto original, const CalibrationData &data) {
+    quantise::QuantiseOptions o = request.options;
+    if (!request.recipe.empty()) {
+      o.recipe = quantise::readRecipe(request.recipe);
+      made->inputs.push_back(request.recipe);
+      made->provenance.push_back("--recipe blake3:" +
+                                 digestOfFile(request.recipe));
+    }
+    ChooseOptions choose = chooseOptions();
+    if (request.limit)
+      o.choose = [&](quantise::ChoiceContext &model) {
+        return choosePrecision(model, choose, made->choice.emplace());
+      };
+    auto lint = request.lint ? request.lint
+                             : [](const std::vector<quantise::Hazard> &) {};
+    quantise::QuantiseResult r = quantise::quantise(
+        std::move(original), data.samples, request.compile, o, lint);
+    made->proto = std::move(r.emitted.model);
+    made->parts = r.parts;
+    made->verified = r.verified;
+    made->result = std::move(r);
+  }
+
+  ChooseOptions chooseOptions() const {
+    ChooseOptions choose;
+    choose.target = &target;
+    choose.place = place;
+    choose.context = context;
+    choose.progress = request.options.progress;
+    if (request.limit)
+      choose.limit = *request.limit;
+    CompileOptions quiet = options;
+    quiet.dumpAfter.clear();
+    quiet.progress = {};
+    quiet.compileTo.reset();
+    choose.frontEnd =
+        [quiet, context = context](
+            quantise::ModelProto model) -> FailureOr<OwningOpRef<ModuleOp>> {
+      auto module = importQuantised(quiet, std::move(model), context);
+      if (succeeded(module) && failed(canonicalise(quiet, **module)))
+        return failure();
+      return module;
+    };
+    return choose;
+  }
+
+  /// The last word: of the model that is compiled. What float16 devices add was
+  /// in the choice's own verification.
+  void checkLimit() const {
+    if (!request.limit)
+      return;
+    double noise = worstShare(made->verified);
+    if (made->choice)
+      noise = std::max(noise, *made->choice->plan().verified);
+    if (noise <= request.limit->noise * (1 + 1e-9))
+      return;
+    char text[160];
+    snprintf(text, sizeof(text),
+             "%.3g%% (%.1f dB) of the worst output's power, the limit is "
+             "%.3g%% (%.1f dB)",
+             noise * 100, decibelOfShare(noise), request.limit->noise * 100,
+             request.limit->decibel());
+    throw LimitBreached("--accuracy-drop " + request.limit->text +
+                            " is not kept: the noise is " + text,
+                        {"give a weaker limit, or a scheme of more bits"});
+  }
+
+  const CompileOptions &options;
+  const QuantiseRequest &request;
+  const TargetDescription &target;
+  PlaceOptions place;
+  MLIRContext *context;
+  std::shared_ptr<QuantisedModel> made;
+};
+
+} // namespace
+
+FailureOr<std::shared_ptr<QuantisedModel>>
+quantiseModel(const CompileOptions &options, const TargetDescription &target,
+              const PlaceOptions &place, MLIRContext *context) {
+  auto refuse = [&](const quantise::Refusal &e) -> LogicalResult {
+    InFlightDiagnostic error = emitError(UnknownLoc::get(context), e.what());
+    for (const std::string &note : e.notes)
+      error.attachNote(UnknownLoc::get(context)) << note;
+    return error;
+  };
+  try {
+    return Quantiser(options, target, place, context).run();
+  } catch (const LimitBreached &e) {
+    options.quantise->breached = true;
+    return refuse(e);
+  } catch (const quantise::Refusal &e) {
+    return refuse(e);
+  }
+}
+
+} // namespace tessera
