@@ -11,14 +11,16 @@ namespace tessera::onnx {
 static constexpr StringLiteral kNote = "tessera.dequantised";
 
 std::optional<Dequantised> readDequantise(Operation *op) {
-  auto integers = constantOf(operand(op, 0)), scale = constantOf(operand(op, 1));
-  if (!integers || !scale || !integers->isInteger() || integers->isBool() || !scale->element().isF32() ||
-      !elementType(op->getResult(0)).isF32())
+  auto integers = constantOf(operand(op, 0)),
+       scale = constantOf(operand(op, 1));
+  if (!integers || !scale || !integers->isInteger() || integers->isBool() ||
+      !scale->element().isF32() || !elementType(op->getResult(0)).isF32())
     return std::nullopt;
   Dequantised d{*integers, *scale, {}, -1, getInt(op, "block_size", 0)};
   if (Value zero = operand(op, 2)) {
     d.zero = constantOf(zero);
-    if (!d.zero || d.zero->size() != d.scale.size() || d.zero->element() != integers->element())
+    if (!d.zero || d.zero->size() != d.scale.size() ||
+        d.zero->element() != integers->element())
       return std::nullopt;
   }
   if (scale->size() == 1 && scale->rank() <= 1) {
@@ -35,10 +37,11 @@ std::optional<Dequantised> readDequantise(Operation *op) {
 void noteDequantised(Value weight, const Dequantised &from) {
   MLIRContext *ctx = weight.getContext();
   Builder b(ctx);
-  SmallVector<NamedAttribute> fields{b.getNamedAttr("axis", b.getI64IntegerAttr(from.axis)),
-                                     b.getNamedAttr("block", b.getI64IntegerAttr(from.block)),
-                                     b.getNamedAttr("integers", from.integers.attribute()),
-                                     b.getNamedAttr("scale", from.scale.attribute())};
+  SmallVector<NamedAttribute> fields{
+      b.getNamedAttr("axis", b.getI64IntegerAttr(from.axis)),
+      b.getNamedAttr("block", b.getI64IntegerAttr(from.block)),
+      b.getNamedAttr("integers", from.integers.attribute()),
+      b.getNamedAttr("scale", from.scale.attribute())};
   if (from.zero)
     fields.push_back(b.getNamedAttr("zero", from.zero->attribute()));
   weight.getDefiningOp()->setAttr(kNote, b.getDictionaryAttr(fields));
@@ -46,32 +49,40 @@ void noteDequantised(Value weight, const Dequantised &from) {
 
 std::optional<Dequantised> dequantisedConstant(Value v) {
   auto weight = v ? v.getDefiningOp<WeightOp>() : WeightOp();
-  auto note = weight ? weight->getAttrOfType<DictionaryAttr>(kNote) : DictionaryAttr();
+  auto note =
+      weight ? weight->getAttrOfType<DictionaryAttr>(kNote) : DictionaryAttr();
   if (!note)
     return std::nullopt;
   auto read = [&](StringRef name) -> std::optional<HostTensor> {
     auto attr = dyn_cast_or_null<ElementsAttr>(note.get(name));
     return attr ? HostTensor::read(attr) : std::nullopt;
   };
-  auto number = [&](StringRef name) { return cast<IntegerAttr>(note.get(name)).getInt(); };
+  auto number = [&](StringRef name) {
+    return cast<IntegerAttr>(note.get(name)).getInt();
+  };
   auto integers = read("integers"), scale = read("scale");
-  if (!integers || !scale || integers->shape() != cast<ShapedType>(v.getType()).getShape())
+  if (!integers || !scale ||
+      integers->shape() != cast<ShapedType>(v.getType()).getShape())
     return std::nullopt;
-  return Dequantised{*integers, *scale, read("zero"), number("axis"), number("block")};
+  return Dequantised{*integers, *scale, read("zero"), number("axis"),
+                     number("block")};
 }
 
 void keepDequantised(Operation *from, Value weight) {
   auto d = dequantisedConstant(operand(from, 0));
   bool transposes = isOp(from, "Transpose");
-  if (!d || (!transposes && !isOp(from, "Reshape") && !isOp(from, "Flatten") && !isOp(from, "Squeeze") &&
-             !isOp(from, "Unsqueeze") && !isOp(from, "Identity")))
+  if (!d || (!transposes && !isOp(from, "Reshape") && !isOp(from, "Flatten") &&
+             !isOp(from, "Squeeze") && !isOp(from, "Unsqueeze") &&
+             !isOp(from, "Identity")))
     return;
   SmallVector<std::optional<HostTensor>> values(getNumOperandPositions(from));
   for (unsigned p = 0; p < values.size(); ++p)
     values[p] = constantOf(operand(from, p));
   values[0] = d->integers;
   Evaluator evaluate = findEvaluator(from);
-  EvaluatedResults moved = evaluate ? evaluate(from, ConstantOperands(values, INT64_MAX)) : std::nullopt;
+  EvaluatedResults moved =
+      evaluate ? evaluate(from, ConstantOperands(values, INT64_MAX))
+               : std::nullopt;
   if (!moved)
     return;
   if (d->axis >= 0 && !isOp(from, "Identity")) {

@@ -1,9 +1,9 @@
 // What a constant was before DequantizeLinear made it floats.
 //
 // Folding a DequantizeLinear loses the integers, and floats do not tell them:
-// (q - zero) * scale is rounded. The folded onnx.Weight carries the operands in a
-// discardable attribute, so that integer products can be formed from it later.
-// Whatever drops the attribute loses an opportunity and nothing else.
+// (q - zero) * scale is rounded. The folded onnx.Weight carries the operands in
+// a discardable attribute, so that integer products can be formed from it
+// later. Whatever drops the attribute loses an opportunity and nothing else.
 #ifndef TESSERA_PASSES_CANONICALISE_DEQUANTISED_H
 #define TESSERA_PASSES_CANONICALISE_DEQUANTISED_H
 

@@ -1,7 +1,8 @@
 // Relu and Clip before QuantizeLinear are bounds of its integers.
 //
 //   BEFORE  QuantizeLinear(Clip(x, 0, 6))
-//   AFTER   Clip(QuantizeLinear(x), q(0), q(6))      often the ends of the range: nothing
+//   AFTER   Clip(QuantizeLinear(x), q(0), q(6))      often the ends of the
+//   range: nothing
 //
 // The same bits, as QuantizeLinear never falls where its operand rises. A NaN
 // becomes the zero point either way, for 0 is inside the bounds.
@@ -37,7 +38,10 @@ std::optional<Bounds> boundsOf(Operation *op) {
   return b;
 }
 
-bool isScalar(Value v) { return onnx::rankedType(v) && onnx::rankedType(v).getRank() <= 1 && onnx::scalarConstant(v); }
+bool isScalar(Value v) {
+  return onnx::rankedType(v) && onnx::rankedType(v).getRank() <= 1 &&
+         onnx::scalarConstant(v);
+}
 
 } // namespace
 
@@ -45,27 +49,35 @@ bool clampIntegers(Operation *op, IRRewriter &r) {
   if (!onnx::isOp(op, "QuantizeLinear"))
     return false;
   Operation *clamp = op->getOperand(0).getDefiningOp();
-  auto bounds = clamp && op->getOperand(0).hasOneUse() ? boundsOf(clamp) : std::nullopt;
+  auto bounds =
+      clamp && op->getOperand(0).hasOneUse() ? boundsOf(clamp) : std::nullopt;
   Value scale = onnx::operand(op, 1), zero = onnx::operand(op, 2);
   auto element = dyn_cast<IntegerType>(onnx::elementType(op->getResult(0)));
-  if (!bounds || !(bounds->low <= 0 && bounds->high >= 0) || !element || element.getWidth() < 8 ||
-      element.getWidth() > 16 || !isScalar(scale) || (zero && !isScalar(zero)) ||
-      !onnx::elementType(scale).isF32() || !onnx::elementType(op->getOperand(0)).isF32() ||
+  if (!bounds || !(bounds->low <= 0 && bounds->high >= 0) || !element ||
+      element.getWidth() < 8 || element.getWidth() > 16 || !isScalar(scale) ||
+      (zero && !isScalar(zero)) || !onnx::elementType(scale).isF32() ||
+      !onnx::elementType(op->getOperand(0)).isF32() ||
       onnx::getInt(op, "precision", 0) != 0)
     return false;
-  double step = *onnx::scalarConstant(scale), offset = zero ? *onnx::scalarConstant(zero) : 0;
+  double step = *onnx::scalarConstant(scale),
+         offset = zero ? *onnx::scalarConstant(zero) : 0;
   if (!(step > 0) || !std::isfinite(step))
     return false;
-  double range = std::ldexp(1.0, element.getWidth()), least = element.isUnsigned() ? 0 : -range / 2, most = least + range - 1;
+  double range = std::ldexp(1.0, element.getWidth()),
+         least = element.isUnsigned() ? 0 : -range / 2,
+         most = least + range - 1;
   auto quantised = [&](double v) {
-    return std::clamp(double(std::nearbyint(float(v) / float(step))) + offset, least, most);
+    return std::clamp(double(std::nearbyint(float(v) / float(step))) + offset,
+                      least, most);
   };
   double low = quantised(bounds->low), high = quantised(bounds->high);
   OnnxBuilder b(r, op->getLoc());
-  Value y = b.op("QuantizeLinear", {clamp->getOperand(0), scale, zero}, op->getResult(0).getType(), schemaAttributes(op));
+  Value y = b.op("QuantizeLinear", {clamp->getOperand(0), scale, zero},
+                 op->getResult(0).getType(), schemaAttributes(op));
   Operation *inner = y.getDefiningOp();
   if (low > least || high < most) {
-    y = b.op("Clip", {y, b.scalar(element, low), b.scalar(element, high)}, y.getType());
+    y = b.op("Clip", {y, b.scalar(element, low), b.scalar(element, high)},
+             y.getType());
     if (!isServed(y.getDefiningOp())) {
       dropUnused(inner, op);
       return false;

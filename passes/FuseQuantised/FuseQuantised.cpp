@@ -19,7 +19,8 @@ bool applyRule(func::FuncOp func, Rule rule) {
   func.walk<WalkOrder::PreOrder>([&](Operation *op) {
     if (isa<tsr::SegmentOp>(op))
       return WalkResult::skip();
-    if (op->getName().getDialectNamespace() == "onnx" && op->getNumRegions() == 0)
+    if (op->getName().getDialectNamespace() == "onnx" &&
+        op->getNumRegions() == 0)
       ops.push_back(op);
     return WalkResult::advance();
   });
@@ -42,23 +43,28 @@ void eraseUnused(func::FuncOp func) {
     return WalkResult::advance();
   });
   for (Operation *op : llvm::reverse(ops))
-    if (op->getName().getDialectNamespace() == "onnx" && op->getNumRegions() == 0 && isOpTriviallyDead(op))
+    if (op->getName().getDialectNamespace() == "onnx" &&
+        op->getNumRegions() == 0 && isOpTriviallyDead(op))
       op->erase();
 }
 
 bool isQuantised(func::FuncOp func) {
   return func
       .walk([](Operation *op) {
-        return onnx::isOp(op, "DequantizeLinear") ? WalkResult::interrupt() : WalkResult::advance();
+        return onnx::isOp(op, "DequantizeLinear") ? WalkResult::interrupt()
+                                                  : WalkResult::advance();
       })
       .wasInterrupted();
 }
 
-class FuseQuantisedPass : public PassWrapper<FuseQuantisedPass, OperationPass<func::FuncOp>> {
+class FuseQuantisedPass
+    : public PassWrapper<FuseQuantisedPass, OperationPass<func::FuncOp>> {
 public:
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(FuseQuantisedPass)
   StringRef getArgument() const override { return "tsr-fuse-quantised"; }
-  StringRef getDescription() const override { return "quantised products, sums and functions in integers and double"; }
+  StringRef getDescription() const override {
+    return "quantised products, sums and functions in integers and double";
+  }
   void runOnOperation() override { fuseQuantised(getOperation()); }
 };
 
@@ -67,8 +73,8 @@ public:
 void fuseQuantised(func::FuncOp func) {
   if (!isQuantised(func))
     return;
-  // Movement first: it brings DequantizeLinear to its products, and what is left
-  // between it and QuantizeLinear may be nothing.
+  // Movement first: it brings DequantizeLinear to its products, and what is
+  // left between it and QuantizeLinear may be nothing.
   applyRule(func, moveDequantise);
   applyRule(func, clampIntegers);
   applyRule(func, dropRequantise);

@@ -18,7 +18,8 @@ bool same(Value a, Value b) {
     return true;
   auto p = onnx::constantOf(a), q = onnx::constantOf(b);
   return p && q && p->element() == q->element() && p->size() == q->size() &&
-         StringRef(p->data(), p->byteSize()) == StringRef(q->data(), q->byteSize());
+         StringRef(p->data(), p->byteSize()) ==
+             StringRef(q->data(), q->byteSize());
 }
 
 /// A zero point that is not there is 0.
@@ -36,8 +37,10 @@ Operation *plainDequantise(Value v) {
     return nullptr;
   for (unsigned p : {1u, 2u}) {
     Value parameter = onnx::operand(op, p);
-    RankedTensorType type = parameter ? onnx::rankedType(parameter) : RankedTensorType();
-    if (parameter && (!type || type.getRank() > 1 || !type.hasStaticShape() || type.getNumElements() != 1))
+    RankedTensorType type =
+        parameter ? onnx::rankedType(parameter) : RankedTensorType();
+    if (parameter && (!type || type.getRank() > 1 || !type.hasStaticShape() ||
+                      type.getNumElements() != 1))
       return nullptr;
   }
   return op;
@@ -51,12 +54,14 @@ bool positive(Value scale) {
 /// Number of leading operands that are data where `op` moves elements, else 0.
 unsigned movedOperands(Operation *op) {
   StringRef name = op->getName().stripDialect();
-  static const llvm::StringSet<> moves = {"Reshape", "Flatten",      "Squeeze",      "Unsqueeze", "Transpose",
-                                          "Slice",   "DepthToSpace", "SpaceToDepth", "Identity",  "Gather",
-                                          "Split"};
+  static const llvm::StringSet<> moves = {
+      "Reshape",   "Flatten", "Squeeze",      "Unsqueeze",
+      "Transpose", "Slice",   "DepthToSpace", "SpaceToDepth",
+      "Identity",  "Gather",  "Split"};
   if (moves.contains(name))
     return 1;
-  if ((name == "MaxPool" || name == "GlobalMaxPool") && op->getNumResults() == 1)
+  if ((name == "MaxPool" || name == "GlobalMaxPool") &&
+      op->getNumResults() == 1)
     return 1;
   if (name == "Concat")
     return op->getNumOperands();
@@ -86,8 +91,10 @@ bool moveDequantise(Operation *op, IRRewriter &r) {
     Value v = onnx::operand(op, p);
     if (p < data) {
       Operation *dq = plainDequantise(v);
-      if (!dq || onnx::elementType(onnx::operand(dq, 0)) != element || !same(onnx::operand(dq, 1), scale) ||
-          !sameZero(onnx::operand(dq, 2), zero) || onnx::elementType(v) != onnx::elementType(op->getOperand(0)))
+      if (!dq || onnx::elementType(onnx::operand(dq, 0)) != element ||
+          !same(onnx::operand(dq, 1), scale) ||
+          !sameZero(onnx::operand(dq, 2), zero) ||
+          onnx::elementType(v) != onnx::elementType(op->getOperand(0)))
         return false;
       v = onnx::operand(dq, 0);
     }
@@ -115,7 +122,8 @@ bool moveDequantise(Operation *op, IRRewriter &r) {
   }
   SmallVector<Value> results;
   for (auto [v, old] : llvm::zip_equal(moved->getResults(), op->getResults()))
-    results.push_back(b.op("DequantizeLinear", {v, scale, zero}, old.getType()));
+    results.push_back(
+        b.op("DequantizeLinear", {v, scale, zero}, old.getType()));
   r.replaceOp(op, results);
   return true;
 }
@@ -125,12 +133,17 @@ bool dropRequantise(Operation *op, IRRewriter &r) {
     return false;
   Operation *dq = plainDequantise(op->getOperand(0));
   Value x = dq ? onnx::operand(dq, 0) : Value();
-  auto element = x ? dyn_cast<IntegerType>(onnx::elementType(x)) : IntegerType();
-  // The error of the two roundings is far below one half while scales are normal.
+  auto element =
+      x ? dyn_cast<IntegerType>(onnx::elementType(x)) : IntegerType();
+  // The error of the two roundings is far below one half while scales are
+  // normal.
   auto scale = dq ? onnx::scalarConstant(onnx::operand(dq, 1)) : std::nullopt;
-  if (!element || element.getWidth() > 16 || element != onnx::elementType(op->getResult(0)) ||
-      !onnx::elementType(dq->getResult(0)).isF32() || !scale || !(*scale > 1e-30 && *scale < 1e30) ||
-      !same(onnx::operand(op, 1), onnx::operand(dq, 1)) || !sameZero(onnx::operand(op, 2), onnx::operand(dq, 2)) ||
+  if (!element || element.getWidth() > 16 ||
+      element != onnx::elementType(op->getResult(0)) ||
+      !onnx::elementType(dq->getResult(0)).isF32() || !scale ||
+      !(*scale > 1e-30 && *scale < 1e30) ||
+      !same(onnx::operand(op, 1), onnx::operand(dq, 1)) ||
+      !sameZero(onnx::operand(op, 2), onnx::operand(dq, 2)) ||
       x.getType() != op->getResult(0).getType())
     return false;
   r.replaceOp(op, x);

@@ -2,13 +2,14 @@
 //
 //   BEFORE  y = Conv(DQ(x, xs, xz), DQ(w, ws, wz), bias)               float32
 //   AFTER   c = ConvInteger(x, w, xz, wz)                              int32
-//           y = Cast(Cast(c) * (xs * ws) + bias)                       double, then float32
+//           y = Cast(Cast(c) * (xs * ws) + bias)                       double,
+//           then float32
 //
 // Whatever the integers are summed in must hold every sum: int32 where the
 // kernels multiply 8-bit numbers, else float32 or double, in which integers up
 // to 2^24 and 2^53 are exact in any order. Scales that change along the sum
-// cannot be taken out of it: then the real numbers themselves are multiplied, in
-// double.
+// cannot be taken out of it: then the real numbers themselves are multiplied,
+// in double.
 #include "passes/FuseQuantised/Rules.h"
 
 #include <cmath>
@@ -34,20 +35,23 @@ std::optional<Kind> kindOf(Operation *op) {
 /// Greatest value of |integers - zero|.
 double greatest(const Quantised &q) {
   auto type = cast<IntegerType>(q.type().getElementType());
-  double range = std::ldexp(1.0, type.getWidth()), low = type.isUnsigned() ? 0 : -range / 2, high = low + range - 1;
+  double range = std::ldexp(1.0, type.getWidth()),
+         low = type.isUnsigned() ? 0 : -range / 2, high = low + range - 1;
   if (!q.zero)
     return std::max(-low, high);
   auto zero = onnx::constantOf(q.zero);
   double most = 0;
   for (int64_t i = 0; i < (zero ? zero->size() : 0); ++i)
-    most = std::max({most, double(zero->integer(i)) - low, high - double(zero->integer(i))});
+    most = std::max({most, double(zero->integer(i)) - low,
+                     high - double(zero->integer(i))});
   return zero ? most : range - 1;
 }
 
 class Product {
 public:
   Product(Operation *op, Kind kind, IRRewriter &r)
-      : op(op), kind(kind), b(r, op->getLoc()), type(onnx::rankedType(op->getResult(0))) {}
+      : op(op), kind(kind), b(r, op->getLoc()),
+        type(onnx::rankedType(op->getResult(0))) {}
 
   /// float32, or null.
   Value build();
@@ -63,9 +67,14 @@ private:
   Value integerSums();
   Value floatSums(Value x, Value w);
   Value served(Value v) { return isServed(v.getDefiningOp()) ? v : Value(); }
-  StringRef floatName() const { return kind == Kind::Conv ? "Conv" : kind == Kind::ConvTranspose ? "ConvTranspose" : "MatMul"; }
+  StringRef floatName() const {
+    return kind == Kind::Conv            ? "Conv"
+           : kind == Kind::ConvTranspose ? "ConvTranspose"
+                                         : "MatMul";
+  }
   SmallVector<NamedAttribute> attributes() const {
-    return kind == Kind::Gemm ? SmallVector<NamedAttribute>() : schemaAttributes(op);
+    return kind == Kind::Gemm ? SmallVector<NamedAttribute>()
+                              : schemaAttributes(op);
   }
 
   Operation *op;
@@ -100,11 +109,13 @@ bool Product::scalesFactor() const {
   case Kind::Conv:
     return x.axis < 0 && w.axis <= 0;
   case Kind::ConvTranspose:
-    return x.axis < 0 && (w.axis < 0 || (w.axis == 1 && onnx::getInt(op, "group", 1) == 1));
+    return x.axis < 0 &&
+           (w.axis < 0 || (w.axis == 1 && onnx::getInt(op, "group", 1) == 1));
   case Kind::MatMul:
   case Kind::Gemm:
     return (x.axis < 0 || x.axis == x.type().getRank() - 2) &&
-           (w.axis < 0 || (w.type().getRank() >= 2 && w.axis == w.type().getRank() - 1));
+           (w.axis < 0 ||
+            (w.type().getRank() >= 2 && w.axis == w.type().getRank() - 1));
   }
   llvm_unreachable("every product has a kind");
 }
@@ -112,7 +123,9 @@ bool Product::scalesFactor() const {
 /// Terms of a sum.
 std::optional<double> Product::steps() const {
   if (kind == Kind::MatMul || kind == Kind::Gemm) {
-    int64_t k = x.type().getShape().back(), other = w.type().getDimSize(std::max<int64_t>(w.type().getRank() - 2, 0));
+    int64_t k = x.type().getShape().back(),
+            other = w.type().getDimSize(
+                std::max<int64_t>(w.type().getRank() - 2, 0));
     if (k < 0 && other < 0)
       return std::nullopt;
     return std::max(k, other);
@@ -120,7 +133,9 @@ std::optional<double> Product::steps() const {
   if (!w.type().hasStaticShape())
     return std::nullopt;
   double all = w.type().getNumElements();
-  int64_t outputs = kind == Kind::Conv ? w.type().getDimSize(0) : w.type().getDimSize(1) * onnx::getInt(op, "group", 1);
+  int64_t outputs = kind == Kind::Conv
+                        ? w.type().getDimSize(0)
+                        : w.type().getDimSize(1) * onnx::getInt(op, "group", 1);
   return outputs ? all / outputs : 0;
 }
 
@@ -137,7 +152,8 @@ Value Product::integerSums() {
     auto element = cast<IntegerType>(q.type().getElementType());
     if (element.getWidth() >= 8)
       return;
-    Type byte = IntegerType::get(b.attrs().getContext(), 8, element.getSignedness());
+    Type byte =
+        IntegerType::get(b.attrs().getContext(), 8, element.getSignedness());
     q.integers = b.cast(q.integers, byte);
     if (q.zero)
       q.zero = b.cast(q.zero, byte);
@@ -152,7 +168,8 @@ Value Product::integerSums() {
     return q.axis < 0 ? alongAxis(b, q.zero, -1, 0) : q.zero;
   };
   StringRef name = kind == Kind::Conv ? "ConvInteger" : "MatMulInteger";
-  Value y = b.op(name, {x.integers, w.integers, zero(x), zero(w)}, type.clone(b.attrs().getI32Type()), attributes());
+  Value y = b.op(name, {x.integers, w.integers, zero(x), zero(w)},
+                 type.clone(b.attrs().getI32Type()), attributes());
   return served(y);
 }
 
@@ -161,7 +178,8 @@ Value Product::floatSums(Value x, Value w) {
   SmallVector<Value> operands{x, w};
   if (kind != Kind::MatMul && kind != Kind::Gemm)
     operands.push_back({});
-  return served(b.op(floatName(), operands, type.clone(onnx::elementType(x)), attributes()));
+  return served(b.op(floatName(), operands, type.clone(onnx::elementType(x)),
+                     attributes()));
 }
 
 /// Sums of integers times the scales, in double.
@@ -173,8 +191,10 @@ Value Product::scaled(Value sums) {
     return alongAxis(b, s, q.axis < 0 ? -1 : axis, rank);
   };
   bool channels = kind == Kind::Conv || kind == Kind::ConvTranspose;
-  Value factor = b.mul(scale(x, rank - (w.type().getRank() == 1 ? 1 : 2)), scale(w, channels ? 1 : rank - 1));
-  if (double alpha = kind == Kind::Gemm ? onnx::getFloat(op, "alpha", 1) : 1; alpha != 1)
+  Value factor = b.mul(scale(x, rank - (w.type().getRank() == 1 ? 1 : 2)),
+                       scale(w, channels ? 1 : rank - 1));
+  if (double alpha = kind == Kind::Gemm ? onnx::getFloat(op, "alpha", 1) : 1;
+      alpha != 1)
     factor = b.mul(factor, b.scalar(f64, alpha));
   Value wide = b.cast(sums, f64);
   return b.op("Mul", {wide, factor}, wide.getType());
@@ -197,25 +217,31 @@ Value Product::withBias(Value y) {
 }
 
 Value Product::build() {
-  auto left = readQuantised(b, onnx::operand(op, 0)), right = readQuantised(b, onnx::operand(op, 1));
-  if (!left || !right || !type || !type.getElementType().isF32() || left->bits() > 16 || right->bits() > 16)
+  auto left = readQuantised(b, onnx::operand(op, 0)),
+       right = readQuantised(b, onnx::operand(op, 1));
+  if (!left || !right || !type || !type.getElementType().isF32() ||
+      left->bits() > 16 || right->bits() > 16)
     return {};
   x = *left, w = *right;
   if (kind != Kind::Gemm && kind != Kind::MatMul && w.type().getRank() < 3)
     return {};
-  if (kind == Kind::MatMul && (x.type().getRank() == 0 || w.type().getRank() == 0))
+  if (kind == Kind::MatMul &&
+      (x.type().getRank() == 0 || w.type().getRank() == 0))
     return {};
   orientGemm();
   Type f32 = b.attrs().getF32Type(), f64 = b.attrs().getF64Type();
   Value y;
   if (scalesFactor()) {
     auto most = bound();
-    auto floats = [&](Type t) { return floatSums(differencesOf(b, x, t), differencesOf(b, w, t)); };
+    auto floats = [&](Type t) {
+      return floatSums(differencesOf(b, x, t), differencesOf(b, w, t));
+    };
     // The kernels that multiply bytes fast need constant weights.
     bool pairs = static_cast<bool>(onnx::getConstant(w.integers));
     bool small = most && *most <= std::ldexp(1.0, 24);
     Value sums;
-    if (kind != Kind::ConvTranspose && most && *most < std::ldexp(1.0, 31) && (pairs || !small))
+    if (kind != Kind::ConvTranspose && most && *most < std::ldexp(1.0, 31) &&
+        (pairs || !small))
       sums = integerSums();
     if (!sums && small)
       sums = floats(f32);
@@ -228,7 +254,8 @@ Value Product::build() {
     if (!a || !c)
       return {};
     y = floatSums(a, c);
-    if (double alpha = kind == Kind::Gemm ? onnx::getFloat(op, "alpha", 1) : 1; y && alpha != 1)
+    if (double alpha = kind == Kind::Gemm ? onnx::getFloat(op, "alpha", 1) : 1;
+        y && alpha != 1)
       y = b.mul(y, b.scalar(f64, alpha));
   }
   return y ? b.cast(withBias(y), f32) : Value();

@@ -11,23 +11,27 @@ namespace tessera {
 struct Quantised {
   mlir::Value integers, scale; ///< up to 32 bits; float32
   mlir::Value zero;            ///< may be null
-  int64_t axis = -1;           ///< of scale and zero, not negative; -1: one for all
-  int64_t block = 0;           ///< integers, scale and zero are constants then
+  int64_t axis = -1; ///< of scale and zero, not negative; -1: one for all
+  int64_t block = 0; ///< integers, scale and zero are constants then
 
   mlir::RankedTensorType type() const { return onnx::rankedType(integers); }
-  unsigned bits() const { return type().getElementType().getIntOrFloatBitWidth(); }
+  unsigned bits() const {
+    return type().getElementType().getIntOrFloatBitWidth();
+  }
 };
 
 /// A DequantizeLinear, or a constant that was one.
 std::optional<Quantised> readQuantised(onnx::OnnxBuilder &b, mlir::Value v);
 
 /// integers - zero in floating point `element`, exactly.
-mlir::Value differencesOf(onnx::OnnxBuilder &b, const Quantised &q, mlir::Type element);
+mlir::Value differencesOf(onnx::OnnxBuilder &b, const Quantised &q,
+                          mlir::Type element);
 /// (integers - zero) * scale in double: exact up to 29 bits of difference. Null
 /// where blocks are not constant.
 mlir::Value realOf(onnx::OnnxBuilder &b, const Quantised &q);
 /// A parameter of one axis shaped to broadcast against a tensor of `rank`.
-mlir::Value alongAxis(onnx::OnnxBuilder &b, mlir::Value parameter, int64_t axis, int64_t rank);
+mlir::Value alongAxis(onnx::OnnxBuilder &b, mlir::Value parameter, int64_t axis,
+                      int64_t rank);
 
 /// The attributes that the operator has by its schema.
 llvm::SmallVector<mlir::NamedAttribute> schemaAttributes(mlir::Operation *op);

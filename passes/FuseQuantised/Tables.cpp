@@ -1,10 +1,12 @@
 // A function of one 8-bit tensor is a table of 256 entries.
 //
 //   BEFORE  QuantizeLinear(Sigmoid(DequantizeLinear(x)))
-//   AFTER   Gather(table, Cast(x))       the table holds what the operators give
+//   AFTER   Gather(table, Cast(x))       the table holds what the operators
+//   give
 //
-// Only where the operators between have a function that ONNX leaves to rounding:
-// the table has the nearest float32 of each, and arithmetic is no slower itself.
+// Only where the operators between have a function that ONNX leaves to
+// rounding: the table has the nearest float32 of each, and arithmetic is no
+// slower itself.
 #include "passes/Canonicalise/Evaluate.h"
 #include "passes/FuseQuantised/Rules.h"
 
@@ -29,16 +31,21 @@ std::optional<unsigned> variableOperand(Operation *op) {
 }
 
 /// Value of `op` with `x` at its variable operand.
-std::optional<HostTensor> evaluate(Operation *op, unsigned variable, const HostTensor &x) {
-  SmallVector<std::optional<HostTensor>> operands(onnx::getNumOperandPositions(op));
+std::optional<HostTensor> evaluate(Operation *op, unsigned variable,
+                                   const HostTensor &x) {
+  SmallVector<std::optional<HostTensor>> operands(
+      onnx::getNumOperandPositions(op));
   for (unsigned p = 0; p < operands.size(); ++p)
     operands[p] = onnx::constantOf(onnx::operand(op, p));
   operands[variable] = x;
-  for (auto [p, t] : llvm::enumerate(operands)) // parameters of the whole tensor only
+  for (auto [p, t] :
+       llvm::enumerate(operands)) // parameters of the whole tensor only
     if (p != variable && t && t->size() != 1)
       return std::nullopt;
   onnx::Evaluator evaluator = onnx::findEvaluator(op);
-  auto y = evaluator ? evaluator(op, onnx::ConstantOperands(operands, INT64_MAX)) : std::nullopt;
+  auto y = evaluator
+               ? evaluator(op, onnx::ConstantOperands(operands, INT64_MAX))
+               : std::nullopt;
   if (!y || (*y)[0].size() != x.size())
     return std::nullopt;
   return (*y)[0].reshaped({x.size()});
@@ -49,7 +56,8 @@ std::optional<HostTensor> evaluate(Operation *op, unsigned variable, const HostT
 bool tabulate(Operation *op, IRRewriter &r) {
   if (!onnx::isOp(op, "QuantizeLinear"))
     return false;
-  SmallVector<std::pair<Operation *, unsigned>> chain; // from the result backwards
+  SmallVector<std::pair<Operation *, unsigned>>
+      chain; // from the result backwards
   bool function = false;
   Value v = op->getResult(0);
   RankedTensorType source;
@@ -68,8 +76,10 @@ bool tabulate(Operation *op, IRRewriter &r) {
   }
   source = onnx::rankedType(v);
   auto result = onnx::rankedType(op->getResult(0));
-  auto element = source ? dyn_cast<IntegerType>(source.getElementType()) : IntegerType();
-  if (!function || !element || element.getWidth() != 8 || source.getRank() != result.getRank())
+  auto element =
+      source ? dyn_cast<IntegerType>(source.getElementType()) : IntegerType();
+  if (!function || !element || element.getWidth() != 8 ||
+      source.getRank() != result.getRank())
     return false;
   // Negative numbers count from the end, as Gather has it.
   HostTensor t(element, {256});

@@ -1,12 +1,13 @@
 // Sums and functions of dequantised tensors in double, rounded once.
 //
 //   BEFORE  Softmax(DequantizeLinear(x))                    float32
-//   AFTER   Cast(Softmax(Cast(x) * scale))                  double, then float32
+//   AFTER   Cast(Softmax(Cast(x) * scale))                  double, then
+//   float32
 //
-// Their float32 result would depend on the order of the sum and on how a function
-// is approximated; the nearest float32 of the real result does not, but for the
-// few cases that double cannot tell apart. Operators that sum take the numbers
-// before DequantizeLinear rounds them, elementwise functions after.
+// Their float32 result would depend on the order of the sum and on how a
+// function is approximated; the nearest float32 of the real result does not,
+// but for the few cases that double cannot tell apart. Operators that sum take
+// the numbers before DequantizeLinear rounds them, elementwise functions after.
 #include "passes/FuseQuantised/Rules.h"
 #include "targets/Cpu/KernelBuilder.h"
 
@@ -32,7 +33,9 @@ static bool sums(Operation *op) {
 }
 
 bool widen(Operation *op, IRRewriter &r) {
-  if (op->getNumResults() != 1 || !onnx::elementType(op->getResult(0)).isF32() || !onnx::rankedType(op->getResult(0)))
+  if (op->getNumResults() != 1 ||
+      !onnx::elementType(op->getResult(0)).isF32() ||
+      !onnx::rankedType(op->getResult(0)))
     return false;
   bool elementwise = isElementwise(op);
   if (elementwise ? isExactElementwise(op) : !sums(op))
@@ -60,14 +63,16 @@ bool widen(Operation *op, IRRewriter &r) {
     operands.push_back(v);
   }
   auto type = onnx::rankedType(op->getResult(0));
-  Value y = b.op(op->getName().stripDialect(), operands, type.clone(f64), schemaAttributes(op));
+  Value y = b.op(op->getName().stripDialect(), operands, type.clone(f64),
+                 schemaAttributes(op));
   bool served = isServed(y.getDefiningOp());
   Block *block = op->getBlock();
   if (served) {
     y = b.cast(y, type.getElementType());
     r.replaceOp(op, y);
   }
-  dropUnused(before ? before->getNextNode() : &block->front(), served ? y.getDefiningOp() : op);
+  dropUnused(before ? before->getNextNode() : &block->front(),
+             served ? y.getDefiningOp() : op);
   return served;
 }
 

@@ -92,6 +92,18 @@ bool usesPairs(tsr::DispatchOp op) {
   return (!zero || zero.getRank() <= 1) && tensorType(root, 0).getRank() >= 2;
 }
 
+/// Whether workgroups share out the columns of a product by pairs, each with its
+/// own widened A: a small A, and weights that every share of rows would read.
+bool sharesColumns(tsr::DispatchOp op) {
+  int64_t size = 1, outer = 1;
+  ArrayRef<int64_t> dims = op.getDimsOf(dispatchOperand(op, 0));
+  for (auto [axis, d] : llvm::enumerate(dims)) {
+    size = d < 0 || size < 0 ? -1 : size * d;
+    outer *= axis + 2 < dims.size() ? d : 1;
+  }
+  return size >= 0 && size <= 1 << 16 && outer == 1 && packingOf(op, dispatchOperand(op, 1))->columns >= 256;
+}
+
 class Contraction : public KernelBuilder {
 public:
   tsr::KernelClass kernelClass(Operation *) const override { return tsr::KernelClass::Contraction; }
@@ -226,7 +238,9 @@ onnx::Sym Contraction::panelBytes(tsr::DispatchOp op, const DispatchSizes &sizes
     onnx::Sym rows = c.constant(1), steps = sizes.operands[dispatchOperand(op, 0)].back();
     for (onnx::Sym d : ArrayRef<onnx::Sym>(sizes.operands[dispatchOperand(op, 0)]).drop_back(1))
       rows = c.mul(rows, d);
-    return c.add(c.mul(rows, c.mul(c.ceilDiv(steps, c.constant(2)), c.constant(4))), c.constant(64));
+    onnx::Sym bytes = c.add(c.mul(rows, c.mul(c.ceilDiv(steps, c.constant(2)), c.constant(4))), c.constant(64));
+    onnx::Sym parts = sharesColumns(op) ? workgroups(op, sizes) : nullptr;
+    return parts ? c.mul(bytes, parts) : bytes;
   }
   if (!packsAtRunTime(op))
     return nullptr;
@@ -364,6 +378,7 @@ LogicalResult Contraction::emit(tsr::DispatchOp op, KernelEmitter &e) const {
 
   // 8-bit A as pairs of 16-bit numbers in scratch memory, all batches' rows.
   TensorRef words;
+  Value firstRow = e.idx(0);
   bool pairs = usesPairs(op);
   space.separateProduct = pairs;
   if (pairs) {
@@ -373,7 +388,17 @@ LogicalResult Contraction::emit(tsr::DispatchOp op, KernelEmitter &e) const {
     Value wordCount = e.divU(e.add(steps, 1), e.idx(2)), rowLength = e.mul(wordCount, 2);
     Value total = e.product(ArrayRef<Value>(a.dims).drop_back(1));
     SmallVector<Value> outer(a.dims.begin(), a.dims.end() - 1);
-    e.forLoop(total, [&](Value number) {
+    std::pair<Value, Value> share{e.idx(0), total};
+    bool byColumns = sharesColumns(op);
+    Value widened = e.scratch;
+    if (byColumns) {
+      widened = e.gep(widened, e.i32(), e.mul(e.workgroup, e.mul(total, wordCount)));
+    } else if (KernelEmitter::constantOf(batches) == 1) { // each workgroup widens the rows that it multiplies
+      share = workgroupShare(e, rows);
+      firstRow = share.first;
+      rows = space.rows = e.sub(share.second, share.first);
+    }
+    e.forLoop(share.first, share.second, e.idx(1), [&](Value number) {
       SmallVector<Value> index = unflattenIndex(e, number, outer);
       index.push_back(e.idx(0));
       Value zero;
@@ -382,12 +407,12 @@ LogicalResult Contraction::emit(tsr::DispatchOp op, KernelEmitter &e) const {
         zero = widenTo16(e, e.loadElement(*aZero, at), aZero->element);
       }
       Value to = e.mul(number, rowLength);
-      emitWiden(e, a, e.offsetOf(a, index), a.strides.back(), steps, zero, e.scratch, to);
+      emitWiden(e, a, e.offsetOf(a, index), a.strides.back(), steps, zero, widened, to);
       e.ifThen(e.lt(steps, rowLength), [&] {
-        e.storeElement({e.scratch, e.b.getI16Type(), {}, {}}, e.add(to, steps), e.intConst(e.b.getI16Type(), 0));
+        e.storeElement({widened, e.b.getI16Type(), {}, {}}, e.add(to, steps), e.intConst(e.b.getI16Type(), 0));
       });
     });
-    words.ptr = e.scratch;
+    words.ptr = widened;
     words.element = e.i32();
     words.dims = a.dims;
     words.dims.back() = wordCount;
@@ -402,7 +427,7 @@ LogicalResult Contraction::emit(tsr::DispatchOp op, KernelEmitter &e) const {
     steps = wordCount;
     aStep = one;
     aRowStep = words.strides[p.aAxes.outer];
-    space.split = Split::None;
+    space.split = byColumns ? Split::Columns : Split::None;
   }
 
   auto widen = [&](Value v, Type from) -> Value {
@@ -425,6 +450,7 @@ LogicalResult Contraction::emit(tsr::DispatchOp op, KernelEmitter &e) const {
   auto product = [&](ArrayRef<Value> batch) {
     Value aBase = p.a->ptr, bBase = p.b->ptr;
     Value aOffset = p.flat ? e.idx(0) : batchOffset(e, *p.a, batch, batchDims);
+    aOffset = e.add(aOffset, e.mul(firstRow, aRowStep));
     aBase = e.gep(aBase, element, aOffset);
     if (p.packing) {
       if (p.packing->batches > 1) {
@@ -455,9 +481,9 @@ LogicalResult Contraction::emit(tsr::DispatchOp op, KernelEmitter &e) const {
       at.index.resize(p.rank, e.idx(0));
       at.dims = y.dims;
       if (p.flat)
-        at.index[flat] = row;
+        at.index[flat] = e.add(row, firstRow);
       else if (p.rowAxis >= 0)
-        at.index[p.rowAxis] = row;
+        at.index[p.rowAxis] = e.add(row, firstRow);
       if (p.columnAxis >= 0)
         at.index[p.columnAxis] = column, at.laneAxis = p.columnAxis;
       return at;
@@ -574,7 +600,7 @@ LogicalResult Contraction::emit(tsr::DispatchOp op, KernelEmitter &e) const {
 }
 
 onnx::Sym Contraction::workgroups(tsr::DispatchOp op, const DispatchSizes &sizes) const {
-  if (packsAtRunTime(op) || usesPairs(op))
+  if (packsAtRunTime(op))
     return nullptr;
   Operation *root = op.getRootOp();
   onnx::SymContext &ctx = sizes.ctx;
@@ -589,13 +615,16 @@ onnx::Sym Contraction::workgroups(tsr::DispatchOp op, const DispatchSizes &sizes
   onnx::Sym columns = b.outer < 0 ? ctx.constant(1) : sizes.operands[bOperand][b.outer];
   bool flat = batchAxes > 0 && a.outer >= 0 && batchFlattens(op, batchAxes, result.size());
   onnx::Sym units;
+  bool pairs = usesPairs(op);
   if (!flat && !batches->isConstant(1)) {
+    if (pairs)
+      return nullptr;
     units = batches;
   } else {
     if (flat)
       rows = ctx.mul(rows, batches);
     auto n = columns->constant();
-    units = n && *n >= 256 ? ctx.constant(*n / 64) : ctx.ceilDiv(rows, ctx.constant(32));
+    units = n && *n >= 256 && (!pairs || sharesColumns(op)) ? ctx.constant(*n / 64) : ctx.ceilDiv(rows, ctx.constant(32));
   }
   // Not less than about a million multiply-adds each.
   onnx::Sym work = ctx.product({rows, columns, sizes.operands[aOperand][a.reduction]});

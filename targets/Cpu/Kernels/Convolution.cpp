@@ -81,6 +81,16 @@ bool usesPairs(tsr::DispatchOp op) {
 /// Whether it is the depthwise nest of integers: a word holds one weight (IntegerPairs.h).
 bool isDepthwiseInteger(tsr::DispatchOp op, const Filters &f) { return f.depthwise() && usesPairs(op); }
 
+/// Whether workgroups share out the columns of a product by pairs, each with its
+/// own copy of the image: few pixels, many channels, whose weights would be read
+/// by every share of the rows.
+bool sharesColumns(tsr::DispatchOp op, const Filters &f) {
+  int64_t pixels = 1;
+  for (int64_t d : op.getDimsOf(op.getInputs().size()).drop_front(2))
+    pixels = d < 0 || pixels < 0 ? -1 : pixels * d;
+  return usesPairs(op) && f.groups == 1 && f.out >= 128 && pixels >= 0 && pixels <= 64;
+}
+
 /// Sizes of one image's padded copy: all that the windows cover, for each axis.
 template <typename T, typename Add, typename Mul>
 SmallVector<T> coveredSizes(const Window &w, ArrayRef<T> out, Add add, Mul mul) {
@@ -228,7 +238,12 @@ onnx::Sym Convolution::scratchBytes(tsr::DispatchOp op, const DispatchSizes &siz
         w, ArrayRef<onnx::Sym>(sizes.results[0]).drop_front(2),
         [&](onnx::Sym a, int64_t v) { return c.add(a, c.constant(v)); },
         [&](onnx::Sym a, int64_t v) { return c.mul(a, c.constant(v)); });
-    return c.max(c.constant(64), c.mul(c.product(covered), c.constant(f.groups * (pairs ? (f.in + 1) / 2 : f.in) * 4)));
+    onnx::Sym parts = pairs ? workgroups(op, sizes) : nullptr;
+    bool copies = parts && sharesColumns(op, f);
+    if (parts && !copies) // each copies the rows that it shares with the next
+      covered[0] = c.add(covered[0], c.mul(parts, c.constant(std::max<int64_t>(0, w.reach(0) - w.strides[0]))));
+    onnx::Sym bytes = c.mul(c.product(covered), c.constant(f.groups * (pairs ? (f.in + 1) / 2 : f.in) * 4));
+    return c.max(c.constant(64), copies ? c.mul(bytes, parts) : bytes);
   }
   if (sizes.arch == Arch::AArch64 && isOuterProduct(op)) {
     onnx::Sym bytes = windowRowsBytes(sizes.ctx, f.taps, f.in), parts = workgroups(op, sizes);
@@ -249,7 +264,7 @@ onnx::Sym Convolution::workgroups(tsr::DispatchOp op, const DispatchSizes &sizes
   Reasons reasons;
   int weight = dispatchOperand(op, 1);
   if (weight < 0 || !packs(op, weight, Arch::X86_64) || failed(analyse(op.getRootOp(), w, f, reasons)) ||
-      (usesPairs(op) && !f.depthwise()) || copiesPadded(op, f, sizes.arch))
+      copiesPadded(op, f, sizes.arch))
     return nullptr;
   onnx::SymContext &ctx = sizes.ctx;
   onnx::Sym pixels = ctx.product(ArrayRef<onnx::Sym>(sizes.results[0]).drop_front(2));
@@ -257,6 +272,8 @@ onnx::Sym Convolution::workgroups(tsr::DispatchOp op, const DispatchSizes &sizes
   onnx::Sym units = ctx.min(ctx.constant(16), ctx.ceilDiv(work, ctx.constant(1 << 20)));
   if (sizes.arch == Arch::AArch64 && isOuterProduct(op)) // each has scratch memory of its own
     units = ctx.min(units, ctx.constant(4));
+  if (usesPairs(op) && !f.depthwise()) // rows of the image are shared out
+    units = ctx.min(units, sharesColumns(op, f) ? ctx.constant(f.out / 64) : sizes.results[0][2]);
   if (f.depthwise()) {
     auto &r = sizes.results[0];
     units = ctx.min(units, ctx.product(ArrayRef<onnx::Sym>(r).drop_back(1)));
@@ -309,11 +326,12 @@ public:
     bool copied = packed && !pairs && p.anyPadded() && copiesPadded(op, f, e.isa.arch);
     if ((pairs || copied) && !e.scratch)
       return root->emitError("kernel has no scratch memory for its copy of the input");
+    byColumns = sharesColumns(op, f);
     if (pairs)
-      describeCopy(e.i32(), (f.in + 1) / 2);
-    else if (copied)
+      shareCopy();
+    if (copied)
       describeCopy(x->element, f.in);
-    else if (p.anyPadded())
+    else if (!pairs && p.anyPadded())
       makePadding();
     flat = axesFlatten(op, axes + 2, 2, axes + 1);
     flatTo = flatAxis(op, 2, axes + 1);
@@ -328,6 +346,26 @@ public:
   }
 
 private:
+  /// From here on the input is the workgroup's copy of it, and the output, but for
+  /// shares of the columns, its share of the rows.
+  void shareCopy() {
+    if (byColumns) {
+      describeCopy(e.i32(), (f.in + 1) / 2);
+      copy.ptr = e.gep(copy.ptr, copy.element, e.mul(e.workgroup, copy.strides[0]));
+      return;
+    }
+    auto [begin, end] = workgroupShare(e, p.out[0]);
+    firstRow = begin;
+    p.out[0] = e.sub(end, begin);
+    p.padBegin[0] = e.sub(p.padBegin[0], e.mul(begin, w.strides[0]));
+    describeCopy(e.i32(), (f.in + 1) / 2);
+    // Behind the rows of the workgroups before it, and what those share with their next.
+    Value before = e.mul(begin, w.strides[0]);
+    if (KernelEmitter::constantOf(begin) != 0)
+      before = e.add(before, e.mul(e.workgroup, std::max<int64_t>(0, w.reach(0) - w.strides[0])));
+    copy.ptr = e.gep(copy.ptr, copy.element, e.mul(before, copy.strides[2]));
+  }
+
   void packHere(const TensorRef &weight) {
     auto at = [&](Value n, Value c, Value tap) {
       SmallVector<Value> dims, index{n, c};
@@ -472,30 +510,35 @@ private:
 
   void fillWords(Value n) {
     Value zero16 = zero ? widenTo16(e, zero, source->element) : Value{};
-    emitClear16(e, e.scratch, e.mul(copy.strides[0], 2));
+    emitClear16(e, copy.ptr, e.mul(copy.strides[0], 2));
     int64_t channels = tensorType(root, 1).getDimSize(1);
-    // Input positions that some window covers.
+    // Input positions that some window covers. Rows before a workgroup's share have negative places.
     SmallVector<Value> sizes, index(axes + 2, n);
-    for (unsigned a = 0; a < axes; ++a)
-      sizes.push_back(e.maxS(e.idx(0), e.minS(source->dims[a + 2], e.sub(p.in[a], sourcePlace.padBegin[a]))));
+    Value low = e.maxS(e.idx(0), e.sub(e.idx(0), sourcePlace.padBegin[0]));
+    for (unsigned a = 0; a < axes; ++a) {
+      Value end = e.minS(source->dims[a + 2], e.sub(p.in[a], sourcePlace.padBegin[a]));
+      sizes.push_back(e.maxS(e.idx(0), a ? end : e.sub(end, low)));
+    }
     bool whole = f.groups == 1 && channels % 2 == 0 && KernelEmitter::constantOf(source->strides[1]) == 1;
     unsigned loops = whole ? axes - 1 : axes;
     e.forAll(ArrayRef<Value>(sizes).take_front(loops), [&](ArrayRef<Value> at) {
       Value from = e.mul(n, source->strides[0]), to = e.idx(0);
       for (unsigned a = 0; a < axes; ++a) {
         Value i = a < loops ? at[a] : e.idx(0);
+        if (a == 0)
+          i = e.add(i, low);
         from = e.add(from, e.mul(i, source->strides[a + 2]));
         to = e.add(to, e.mul(e.add(i, sourcePlace.padBegin[a]), copy.strides[a + 2]));
       }
       to = e.mul(to, 2);
       if (whole) { // a row of pixels is contiguous
-        emitWiden(e, *source, from, e.idx(1), e.mul(sizes.back(), channels), zero16, e.scratch, to);
+        emitWiden(e, *source, from, e.idx(1), e.mul(sizes.back(), channels), zero16, copy.ptr, to);
         return;
       }
       e.forLoop(e.idx(f.groups), [&](Value g) {
         Value channel = e.mul(g, channels);
         emitWiden(e, *source, e.add(from, e.mul(channel, source->strides[1])), source->strides[1], e.idx(channels),
-                  zero16, e.scratch, e.add(to, e.mul(g, f.in * 2)));
+                  zero16, copy.ptr, e.add(to, e.mul(g, f.in * 2)));
       });
     });
   }
@@ -505,7 +548,9 @@ private:
     TileSpace space{pixels, e.idx(f.out), acc, columnLanes(e.isa, acc)};
     auto count = KernelEmitter::constantOf(pixels);
     space.separateProduct = pairs;
-    if (!pairs)
+    if (byColumns)
+      space.split = Split::Columns;
+    else if (!pairs)
       space.split = count && *count <= 64 && f.out >= 128 ? Split::Columns : Split::Rows;
     // Going through all channels for a chunk of pixels pays while the chunk's
     // inputs and outputs and the weights stay in the second-level cache.
@@ -525,9 +570,11 @@ private:
       q.index = {n, e.add(firstChannel, column)};
       if (flat) {
         q.index.resize(axes + 2, e.idx(0));
-        q.index[flatTo] = row;
+        q.index[flatTo] = firstRow ? e.add(row, e.mul(firstRow, e.product(ArrayRef<Value>(p.out).drop_front(1)))) : row;
       } else {
         q.index.append(unflatten(e, row, p.out));
+        if (firstRow)
+          q.index[2] = e.add(q.index[2], firstRow);
       }
       q.dims = out.dims;
       q.laneAxis = 1;
@@ -781,10 +828,11 @@ private:
   const TensorRef *source = nullptr; ///< the input when `x` is its copy in words
   TensorRef copy; ///< of one image, padded
   Placement sourcePlace;
-  bool integer = false, pairs = false, flat = false, failed = false;
+  bool integer = false, pairs = false, byColumns = false, flat = false, failed = false;
   unsigned flatTo = 0;
   Type acc, panelType;
   Value panels, padding, zero;
+  Value firstRow; ///< of the workgroup's share; null where rows are not shared out before the copy
   Placement p;
   Convert rowConvert;
   SmallVector<SmallVector<Value>> positions, starts; ///< per row of the tile, per axis
