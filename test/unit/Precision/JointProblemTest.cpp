@@ -2,6 +2,7 @@
 #include "passes/Precision/JointProblem.h"
 #include "passes/Partition/Solver.h"
 #include "passes/Precision/AccuracyLimit.h"
+#include "passes/Precision/ChoosePrecision.h"
 
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
@@ -177,4 +178,24 @@ TEST_CASE("Accuracy limits are a share of the signal's power or a ratio",
     CHECK_FALSE(parseAccuracyLimit(wrong));
   CHECK(worstShare({30, 20, 40}) == Catch::Approx(0.01));
   CHECK(worstShare({200}) == 0);
+}
+
+TEST_CASE("Plans that no other beats in time and noise, the cheapest first",
+          "[precision]") {
+  PrecisionChoice choice;
+  auto add = [&](partition::Cost cost, double noise,
+                 std::optional<double> verified = std::nullopt) {
+    PrecisionPlan plan;
+    plan.cost = cost;
+    plan.noise = noise;
+    plan.verified = verified;
+    choice.plans.push_back(plan);
+  };
+  add(100, 0.1);
+  add(200, 0.0, 0.02); // what was verified counts
+  add(150, 0.05);
+  add(160, 0.05); // beaten
+  add(100, 0.2);  // beaten
+  add(300, 0.0);
+  CHECK(choice.pareto() == std::vector<size_t>{0, 2, 1, 5});
 }
