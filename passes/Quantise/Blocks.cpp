@@ -174,7 +174,7 @@ float BlockWeights::at(int64_t row, int64_t column) const {
 // other samples.
 static double dampingFor(int64_t inputs, uint64_t rows) {
   double share = double(inputs) / double(rows);
-  return std::max(0.01, kDampingOfFewRows * share * share);
+  return std::clamp(kDampingOfFewRows * share * share, 0.01, 100.0);
 }
 
 BlockWeights quantiseBlocks(const std::vector<float> &weights, int64_t k,
