@@ -101,6 +101,7 @@ if [[ -x $build/bin/tessera ]]; then
   suite report "$python" test/e2e/report.py --table "$logs/report.md"
   suite quantised "$python" test/e2e/quantised_graphs.py ${full:+--all --budget $(($(left) / 8))}
   suite precision "$python" test/e2e/precision.py
+  suite gpu "$python" test/e2e/gpu.py
   if [[ -z $full ]]; then
     suite bundle "$python" test/e2e/bundle.py --bytes 300
     suite tosa "$python" test/e2e/tosa.py --only '^(int8_conv|int8_add|conv_depthwise|attention|movement|resize_linear)'

@@ -188,7 +188,7 @@ KernelEmitter::whileLoop(ValueRange init, llvm::function_ref<Value(ValueRange)> 
 }
 
 void KernelEmitter::failIf(Value cond, int32_t code) {
-  if (constantOf(cond) == 0)
+  if (constantOf(cond) == 0 || !status) // no status: the caller knows that it holds nowhere
     return;
   if (activeLanes && activeLanes.getType() == cond.getType())
     cond = logicalAnd(cond, activeLanes);

@@ -4,17 +4,20 @@
 //   tessera-opt --import MODEL.onnx [--dim NAME=VALUE]... [--freeze] [--full] [--quiet]
 //               [--then PIPELINE]
 //   tessera-opt --tosa-read [--ethosu-check CONFIG]... FILE.tosa...
+//   tessera-opt --gpu-kernels DIR [--features WORD,...] [--dim NAME=VALUE]... MODEL.onnx
 //
 // The second form prints the imported module (after the passes of PIPELINE), large
 // weights left out unless --full; several models may be named, then only failures
 // are printed. The third prints the module of a TOSA file, or for each accelerator
-// ("ethos-u55-256") whether it can run the file, or every reason why not.
+// ("ethos-u55-256") whether it can run the file, or every reason why not. The fourth
+// writes the model's shaders (GpuKernels.h).
 #include "compiler/Import/Import.h"
 #include "compiler/Registration.h"
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassRegistry.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
+#include "tools/tessera-opt/GpuKernels.h"
 #include "tools/tessera-opt/TosaFiles.h"
 #include "llvm/Support/SourceMgr.h"
 
@@ -85,6 +88,8 @@ int main(int argc, char **argv) {
   }
   if (argc > 1 && StringRef(argv[1]) == "--tosa-read")
     return readTosaFiles(SmallVector<StringRef>(argv + 2, argv + argc));
+  if (argc > 1 && StringRef(argv[1]) == "--gpu-kernels")
+    return writeGpuKernels(SmallVector<StringRef>(argv + 2, argv + argc));
   DialectRegistry registry;
   tessera::registerDialects(registry);
   tessera::registerPasses();

@@ -1,0 +1,250 @@
+#include "targets/Vulkan/Emitter.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "targets/Cpu/Expr.h"
+
+#include <limits>
+
+using namespace mlir;
+
+namespace tessera::vulkan {
+
+const cpu::Isa &formulaIsa() {
+  static const cpu::Isa isa{"vulkan", cpu::Arch::AArch64,
+                            "",       "",
+                            "",       {},
+                            128,      false,
+                            32,       true,
+                            true,     false,
+                            false,    false,
+                            false,    false};
+  return isa;
+}
+
+bool Buffer::useVectors() {
+  if (!address && count % 4 == 0)
+    lanes = 4;
+  return lanes == 4;
+}
+
+Emitter::Emitter(OpBuilder &b, Location loc, const Device &device,
+                 Kernel &kernel, Reasons &reasons)
+    : KernelEmitter(b, loc, formulaIsa()), device(device), kernel(kernel),
+      reasons(reasons) {}
+
+// --- indices
+// ----------------------------------------------------------------------
+
+Value Emitter::value(Index i) { return i.known() ? intConst(i32(), i.c) : i.v; }
+
+Index Emitter::add(Index a, Index c) {
+  if (a.known() && c.known())
+    return a.c + c.c;
+  if (a.is(0))
+    return c;
+  if (c.is(0))
+    return a;
+  return Value(arith::AddIOp::create(b, loc, value(a), value(c)));
+}
+
+Index Emitter::sub(Index a, Index c) {
+  if (a.known() && c.known())
+    return a.c - c.c;
+  if (c.is(0))
+    return a;
+  return Value(arith::SubIOp::create(b, loc, value(a), value(c)));
+}
+
+Index Emitter::mul(Index a, Index c) {
+  if (a.known() && c.known())
+    return a.c * c.c;
+  if (a.is(0) || c.is(0))
+    return int64_t(0);
+  if (a.is(1))
+    return c;
+  if (c.is(1))
+    return a;
+  return Value(arith::MulIOp::create(b, loc, value(a), value(c)));
+}
+
+Index Emitter::div(Index a, Index c) {
+  if (a.known() && c.known())
+    return a.c / c.c;
+  if (c.is(1) || a.is(0))
+    return a;
+  return Value(arith::DivUIOp::create(b, loc, value(a), value(c)));
+}
+
+Index Emitter::rem(Index a, Index c) {
+  if (a.known() && c.known())
+    return a.c % c.c;
+  if (c.is(1))
+    return int64_t(0);
+  return Value(arith::RemUIOp::create(b, loc, value(a), value(c)));
+}
+
+Index Emitter::min(Index a, Index c) {
+  if (a.known() && c.known())
+    return std::min(a.c, c.c);
+  return Value(arith::MinSIOp::create(b, loc, value(a), value(c)));
+}
+
+Index Emitter::max(Index a, Index c) {
+  if (a.known() && c.known())
+    return std::max(a.c, c.c);
+  return Value(arith::MaxSIOp::create(b, loc, value(a), value(c)));
+}
+
+Value Emitter::lt(Index a, Index c) {
+  if (a.known() && c.known())
+    return intConst(i1(), a.c < c.c);
+  return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, value(a),
+                               value(c));
+}
+
+Value Emitter::ge(Index a, Index c) {
+  if (a.known() && c.known())
+    return intConst(i1(), a.c >= c.c);
+  return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, value(a),
+                               value(c));
+}
+
+Value Emitter::both(Value a, Value c) {
+  if (!a || !c)
+    return a ? a : c;
+  return arith::AndIOp::create(b, loc, a, c);
+}
+
+Index Emitter::offset(ArrayRef<Index> at, ArrayRef<int64_t> strides) {
+  Index sum = 0;
+  for (auto [i, stride] : llvm::zip(at, strides))
+    sum = add(sum, mul(i, stride));
+  return sum;
+}
+
+SmallVector<Index> Emitter::digits(Index linear, ArrayRef<int64_t> dims) {
+  SmallVector<Index> at(dims.size(), Index(0));
+  int64_t rest = 1;
+  for (int64_t d : dims)
+    rest *= d;
+  for (unsigned axis = dims.size(); axis-- > 0;) {
+    rest /= std::max<int64_t>(dims[axis], 1);
+    if (dims[axis] == 1)
+      continue;
+    if (rest == 1) { // the slowest that moves
+      at[axis] = linear;
+      break;
+    }
+    at[axis] = rem(linear, dims[axis]);
+    linear = div(linear, dims[axis]);
+  }
+  return at;
+}
+
+// --- the grid
+// -----------------------------------------------------------------------
+
+Index Emitter::groupId(unsigned axis) {
+  return kernel.groups[axis] == 1 ? Index(0) : Index(builtin(0, axis));
+}
+Index Emitter::localId(unsigned axis) {
+  return kernel.local[axis] == 1 ? Index(0) : Index(builtin(1, axis));
+}
+
+Index Emitter::globalId(unsigned axis) {
+  return add(mul(groupId(axis), kernel.local[axis]), localId(axis));
+}
+
+void Emitter::grid(int64_t threads, llvm::function_ref<void(Index)> body,
+                   unsigned local) {
+  kernel.local = {local, 1, 1};
+  int64_t groups = (threads + local - 1) / local, limit = device.maxGroups[0];
+  int64_t rows = (groups + limit - 1) / limit,
+          columns = rows ? (groups + rows - 1) / rows : 0;
+  kernel.groups = {static_cast<uint32_t>(columns), static_cast<uint32_t>(rows),
+                   1};
+  Index id =
+      add(mul(add(mul(groupId(1), columns), groupId(0)), local), localId(0));
+  bool exact = rows * columns * local == threads;
+  when(exact ? Value{} : lt(id, threads), [&] { body(id); });
+}
+
+// --- control
+// ------------------------------------------------------------------------
+
+SmallVector<Value> Emitter::loop(Index first, int64_t end, int64_t step,
+                                 ValueRange init, Step body) {
+  constexpr int64_t longest = 32768;
+  int64_t trips = (end - (first.known() ? first.c : 0) + step - 1) / step;
+  SmallVector<Value> carried(init.begin(), init.end());
+  if (trips <= 0)
+    return carried;
+  if (trips == 1 && first.known())
+    return body(first, carried);
+  auto emit = [&](Value low, Value high, int64_t by, ValueRange values,
+                  Step inner) {
+    auto op =
+        scf::ForOp::create(b, loc, low, high, intConst(i32(), by), values,
+                           [](OpBuilder &, Location, Value, ValueRange) {});
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToEnd(op.getBody());
+    SmallVector<Value> results =
+        inner(Index(op.getInductionVar()), op.getRegionIterArgs());
+    scf::YieldOp::create(b, loc, results);
+    return SmallVector<Value>(op.getResults());
+  };
+  if (trips < 65535)
+    return emit(value(first), value(end), step, carried, body);
+  return emit(value(first), value(end), step * longest, carried,
+              [&](Index low, ValueRange values) {
+                Index high = min(add(low, step * longest), end);
+                return emit(value(low), value(high), step, values, body);
+              });
+}
+
+void Emitter::when(Value condition, llvm::function_ref<void()> then) {
+  if (!condition || constantOf(condition) == 1)
+    return then();
+  if (constantOf(condition) == 0)
+    return;
+  auto op = scf::IfOp::create(b, loc, condition, /*withElseRegion=*/false);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(op.thenBlock());
+  then();
+}
+
+Value Emitter::choose(Value condition, Type type,
+                      llvm::function_ref<Value()> then,
+                      llvm::function_ref<Value()> otherwise) {
+  if (!condition || constantOf(condition) == 1)
+    return then();
+  if (constantOf(condition) == 0)
+    return otherwise();
+  auto op = scf::IfOp::create(b, loc, TypeRange{type}, condition,
+                              /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(op.thenBlock());
+  scf::YieldOp::create(b, loc, then());
+  b.setInsertionPointToStart(op.elseBlock());
+  scf::YieldOp::create(b, loc, otherwise());
+  return op.getResult(0);
+}
+
+// --- vectors
+// ------------------------------------------------------------------------
+
+Value Emitter::pick(Value condition, Value a, Value c) {
+  if (::mlir::isa<VectorType>(a.getType()) &&
+      !::mlir::isa<VectorType>(condition.getType()))
+    condition = quadSplat(condition);
+  return arith::SelectOp::create(b, loc, condition, a, c);
+}
+
+Value Emitter::across(Value v,
+                      llvm::function_ref<Value(Value, Value)> combine) {
+  if (!::mlir::isa<VectorType>(v.getType()))
+    return v;
+  return combine(combine(lane(v, 0), lane(v, 1)),
+                 combine(lane(v, 2), lane(v, 3)));
+}
+
+} // namespace tessera::vulkan

@@ -1,0 +1,306 @@
+#include "targets/Vulkan/Fusion.h"
+#include "dialects/Onnx/IR/OnnxUtils.h"
+#include "targets/Cpu/Kernels/Elementwise.h"
+
+using namespace mlir;
+
+namespace tessera::vulkan {
+
+// --- what is read and written
+// ----------------------------------------------------------
+
+Fusion::Fusion(tsr::DispatchOp op, Emitter &e) : op(op), e(e) {
+  space.assign(e.out[0]->dims.begin(), e.out[0]->dims.end());
+  Operation *root = op.getRootOp();
+  Operation *yield = op.getBodyBlock()->getTerminator();
+  for (Operation &inner : *op.getBodyBlock()) {
+    if (&inner == root || &inner == yield ||
+        onnx::getConstant(inner.getNumResults() ? inner.getResult(0) : Value()))
+      continue;
+    for (unsigned i = 0, n = onnx::getNumOperandPositions(&inner); i < n; ++i)
+      if (Value operand = onnx::getOptionalOperand(&inner, i);
+          isa_and_nonnull<BlockArgument>(operand))
+        addAccess(&inner, i, operand);
+  }
+  for (auto [i, v] : llvm::enumerate(yield->getOperands())) {
+    if (isa<BlockArgument>(v))
+      addAccess(yield, i, v);
+    writes.push_back({e.out[i].get(), e.out[i]->strides});
+    if (ArrayRef(e.out[i]->dims) != ArrayRef(space)) {
+      e.reasons.no() << "results of several shapes";
+      valid = false;
+    }
+  }
+}
+
+Fusion::Access Fusion::broadcast(Buffer &t) const {
+  Access a{&t, SmallVector<int64_t>(space.size(), 0)};
+  for (unsigned i = 0; i < t.rank() && i < space.size(); ++i) {
+    unsigned from = t.rank() - 1 - i, to = space.size() - 1 - i;
+    a.strides[to] = t.dims[from] == 1 ? 0 : t.strides[from];
+  }
+  return a;
+}
+
+Value Fusion::loadBroadcast(Buffer &t, const Point &p) {
+  Access a = broadcast(t);
+  if (p.laneAxis >= 0 && isAligned(a, p.laneAxis, space[p.laneAxis]))
+    t.useVectors();
+  return loadAt(a, p);
+}
+
+Value Fusion::loadAlong(Buffer &t, unsigned axis, const Point &p) {
+  Access a{&t, SmallVector<int64_t>(space.size(), 0)};
+  a.strides[axis] = 1;
+  return loadAt(a, p);
+}
+
+/// Strides over the space of an operand that is broadcast to it, by numpy's
+/// rules or, for the scale and zero point of a (de)quantiser, along its axis.
+void Fusion::addAccess(Operation *user, unsigned position, Value operand) {
+  Buffer *t = e.in[cast<BlockArgument>(operand).getArgNumber()].get();
+  Access a{t, SmallVector<int64_t>(space.size(), 0)};
+  StringRef name = user->getName().getStringRef();
+  bool quantiser =
+      (name == "onnx.QuantizeLinear" || name == "onnx.DequantizeLinear") &&
+      position > 0;
+  if (quantiser && onnx::getInt(user, "block_size", 0) > 0) {
+    e.reasons.no() << "scales for blocks";
+    valid = false;
+  } else if (quantiser && t->rank() == 1 && t->count > 1) {
+    int64_t axis = onnx::getInt(user, "axis", 1);
+    if (axis < 0)
+      axis += space.size();
+    a.strides[axis] = 1;
+  } else {
+    a = broadcast(*t);
+  }
+  reads[{user, position}] = std::move(a);
+}
+
+void Fusion::forAllAccesses(llvm::function_ref<void(Access &)> f) {
+  for (auto &entry : reads)
+    f(entry.second);
+  for (Access &a : writes)
+    f(a);
+}
+
+void Fusion::mergeAxes() {
+  SmallVector<unsigned> order =
+      cpu::storageOrder(space.size(), op.getLayoutOf(op.getInputs().size()));
+  SmallVector<int64_t> dims;
+  SmallVector<unsigned> kept; // innermost axis of each group
+  for (unsigned axis : order) {
+    if (space[axis] == 1)
+      continue;
+    bool joins = !kept.empty();
+    if (joins)
+      forAllAccesses([&](Access &a) {
+        joins &= a.strides[kept.back()] == a.strides[axis] * space[axis];
+      });
+    if (joins) {
+      dims.back() *= space[axis];
+      kept.back() = axis;
+    } else {
+      dims.push_back(space[axis]);
+      kept.push_back(axis);
+    }
+  }
+  forAllAccesses([&](Access &a) {
+    SmallVector<int64_t> strides;
+    for (unsigned axis : kept)
+      strides.push_back(a.strides[axis]);
+    a.strides = strides;
+  });
+  space = dims;
+}
+
+bool Fusion::isAligned(const Access &a, int laneAxis, int64_t laneSize) {
+  if (laneSize % 4 || a.buffer->count % 4)
+    return false;
+  for (auto [axis, stride] : llvm::enumerate(a.strides))
+    if (static_cast<int>(axis) == laneAxis ? stride != 1 : stride % 4 != 0)
+      return false;
+  return true;
+}
+
+int Fusion::laneAxis() const {
+  for (unsigned axis = 0; axis < space.size(); ++axis)
+    if (llvm::all_of(writes, [&](const Access &a) {
+          return isAligned(a, axis, space[axis]);
+        }))
+      return axis;
+  return -1;
+}
+
+void Fusion::useVectors(int laneAxis) {
+  if (laneAxis < 0)
+    return;
+  llvm::DenseMap<Buffer *, bool> all;
+  forAllAccesses([&](Access &a) {
+    bool aligned = isAligned(a, laneAxis, space[laneAxis]);
+    auto [it, fresh] = all.try_emplace(a.buffer, aligned);
+    if (!fresh)
+      it->second &= aligned;
+  });
+  for (auto [buffer, aligned] : all)
+    if (aligned)
+      buffer->useVectors();
+}
+
+// --- loads and stores
+// ---------------------------------------------------------------------
+
+Value Fusion::loadAt(const Access &a, const Point &p) {
+  if (p.laneAxis < 0)
+    return e.load(*a.buffer, e.offset(p.at, a.strides));
+  SmallVector<Index> at(p.at);
+  SmallVector<int64_t> strides(a.strides);
+  int64_t stride = strides[p.laneAxis];
+  if (stride == 0)
+    return e.quadSplat(e.load(*a.buffer, e.offset(at, strides)));
+  if (isAligned(a, p.laneAxis, space[p.laneAxis])) {
+    for (auto [axis, s] : llvm::enumerate(strides))
+      s = static_cast<int>(axis) == p.laneAxis ? 1 : s / 4;
+    return e.loadQuad(*a.buffer, e.offset(at, strides));
+  }
+  Index quad = at[p.laneAxis];
+  at[p.laneAxis] = 0;
+  Index first = e.offset(at, strides);
+  SmallVector<Value> lanes;
+  int64_t size = space[p.laneAxis];
+  for (unsigned i = 0; i < 4; ++i) {
+    Index lane = e.add(e.mul(quad, 4), i);
+    if (size % 4) // lanes past the end are read somewhere
+      lane = e.min(lane, size - 1);
+    lanes.push_back(e.load(*a.buffer, e.add(first, e.mul(lane, stride))));
+  }
+  return e.quad(lanes);
+}
+
+void Fusion::storeAt(const Access &a, const Point &p, Value v) {
+  if (p.laneAxis < 0)
+    return e.store(*a.buffer, e.offset(p.at, a.strides), v);
+  SmallVector<int64_t> strides(a.strides);
+  for (auto [axis, s] : llvm::enumerate(strides))
+    s = static_cast<int>(axis) == p.laneAxis ? 1 : s / 4;
+  e.storeQuad(*a.buffer, e.offset(p.at, strides), e.quadSplat(v));
+}
+
+/// A one-element constant of the body.
+static FailureOr<Value> materialise(ElementsAttr attr, const Point &p,
+                                    Emitter &e) {
+  Type element = attr.getElementType();
+  Type type = cpu::KernelEmitter::withLanes(
+      cpu::KernelEmitter::valueType(element),
+      p.laneAxis < 0 ? cpu::Lanes{} : cpu::Lanes{4, false});
+  if (isa<FloatType>(element)) {
+    auto v = onnx::getFloats(attr);
+    if (v && v->size() == 1)
+      return e.floatConst(type, (*v)[0]);
+  } else if (auto v = onnx::getInts(attr); v && v->size() == 1) {
+    return e.intConst(type, (*v)[0]);
+  }
+  e.reasons.no() << "a constant of " << attr.getNumElements()
+                 << " elements inside an elementwise kernel";
+  return failure();
+}
+
+FailureOr<Value> Fusion::valueAt(Value v, const Point &p,
+                                 llvm::DenseMap<Value, Value> &known) {
+  if (auto it = known.find(v); it != known.end())
+    return it->second;
+  Operation *def = v.getDefiningOp();
+  if (!def)
+    return failure();
+  if (ElementsAttr constant = onnx::getConstant(v))
+    return materialise(constant, p, e);
+  if (!cpu::isElementwise(def)) {
+    e.reasons.no() << "operator " << def->getName().getStringRef()
+                   << " beside the root";
+    return failure();
+  }
+  SmallVector<Value> operands;
+  for (unsigned i = 0, n = onnx::getNumOperandPositions(def); i < n; ++i) {
+    Value operand = onnx::getOptionalOperand(def, i);
+    if (!operand) {
+      operands.push_back({});
+      continue;
+    }
+    auto read = reads.find({def, i});
+    FailureOr<Value> x = read == reads.end()
+                             ? valueAt(operand, p, known)
+                             : FailureOr<Value>(loadAt(read->second, p));
+    if (failed(x))
+      return failure();
+    operands.push_back(p.laneAxis < 0 ? *x : e.quadSplat(*x));
+  }
+  FailureOr<Value> result = cpu::emitElementwiseOp(def, operands, e);
+  if (succeeded(result))
+    known[v] = *result;
+  return result;
+}
+
+LogicalResult Fusion::store(Value rootValue, const Point &p) {
+  if (!valid)
+    return failure();
+  bool whole = p.laneAxis < 0 ||
+               llvm::all_of(
+                   writes,
+                   [&](const Access &a) {
+                     return isAligned(a, p.laneAxis, space[p.laneAxis]);
+                   });
+  if (!whole) { // lane by lane
+    LogicalResult result = success();
+    int64_t size = space[p.laneAxis];
+    for (unsigned i = 0; i < 4; ++i) {
+      Point one = p;
+      one.laneAxis = -1;
+      one.at[p.laneAxis] = e.add(e.mul(p.at[p.laneAxis], 4), i);
+      Value inside = size % 4 ? e.lt(one.at[p.laneAxis], size) : Value{};
+      e.when(inside, [&] {
+        if (failed(store(rootValue ? e.lane(rootValue, i) : Value{}, one)))
+          result = failure();
+      });
+    }
+    return result;
+  }
+  llvm::DenseMap<Value, Value> known;
+  if (Operation *root = op.getRootOp())
+    known[root->getResult(0)] = rootValue;
+  Operation *yield = op.getBodyBlock()->getTerminator();
+  for (auto [i, v] : llvm::enumerate(yield->getOperands())) {
+    auto read = reads.find({yield, i});
+    FailureOr<Value> x = read == reads.end()
+                             ? valueAt(v, p, known)
+                             : FailureOr<Value>(loadAt(read->second, p));
+    if (failed(x))
+      return failure();
+    storeAt(writes[i], p, *x);
+  }
+  return success();
+}
+
+// --- the root's operands
+// ---------------------------------------------------------------------
+
+Buffer *rootBuffer(tsr::DispatchOp op, Emitter &e, unsigned operand) {
+  auto arg = dyn_cast_or_null<BlockArgument>(
+      onnx::getOptionalOperand(op.getRootOp(), operand));
+  return arg ? e.in[arg.getArgNumber()].get() : nullptr;
+}
+
+Value rootOperand(tsr::DispatchOp op, unsigned operand) {
+  auto arg = dyn_cast_or_null<BlockArgument>(
+      onnx::getOptionalOperand(op.getRootOp(), operand));
+  return arg ? op.getInputs()[arg.getArgNumber()] : Value{};
+}
+
+ElementsAttr rootConstant(tsr::DispatchOp op, unsigned operand) {
+  Value v = onnx::getOptionalOperand(op.getRootOp(), operand);
+  if (isa_and_nonnull<BlockArgument>(v))
+    v = rootOperand(op, operand);
+  return v ? onnx::getConstant(v) : ElementsAttr{};
+}
+
+} // namespace tessera::vulkan

@@ -1,0 +1,134 @@
+// MaxPool and AveragePool over windows: one invocation a result, or a quad of
+// results where channels are contiguous.
+#include "dialects/Onnx/IR/OnnxUtils.h"
+#include "targets/Vulkan/Kernels/Windows.h"
+
+using namespace mlir;
+
+namespace tessera::vulkan {
+namespace {
+
+/// How many taps of the window at `at` count: a product over the axes.
+Value divisor(Emitter &e, const Windows &s, ArrayRef<Index> at,
+              bool includePad) {
+  Index count = 1;
+  for (unsigned a = 0; a < s.w.axes(); ++a) {
+    if (!s.padded[a]) {
+      count = e.mul(count, s.w.kernel[a]);
+      continue;
+    }
+    int64_t size = s.in[a], dilation = s.w.dilations[a], shift = s.padBegin[a];
+    if (includePad) { // what a rounded-up window adds beyond the padding does
+                      // not count
+      int64_t end = s.w.padEnd[a];
+      if (s.w.autoPad.starts_with("SAME"))
+        end = std::max<int64_t>(
+                  (s.out[a] - 1) * s.w.strides[a] + s.w.reach(a) - size, 0) -
+              shift;
+      size += shift + end;
+      shift = 0;
+    }
+    Index start = e.sub(e.mul(at[a], s.w.strides[a]), shift);
+    Index low = e.div(e.add(e.max(e.sub(0, start), 0), dilation - 1), dilation);
+    Index high =
+        e.div(e.add(e.max(e.sub(size, start), 0), dilation - 1), dilation);
+    high = e.min(high, s.w.kernel[a]);
+    count = e.mul(count, e.sub(high, e.min(low, high)));
+  }
+  if (count.known())
+    return e.floatConst(e.f32(), static_cast<double>(count.c));
+  return arith::SIToFPOp::create(e.b, e.loc, e.f32(), count.v);
+}
+
+LogicalResult emitPool(tsr::DispatchOp op, Emitter &e) {
+  Operation *root = op.getRootOp();
+  Buffer *x = rootBuffer(op, e, 0);
+  if (!x || e.out.size() != 1 ||
+      op.getBodyBlock()->getTerminator()->getOperand(0) ==
+          (root->getNumResults() > 1 ? root->getResult(1) : Value()))
+    return e.reasons.no() << "a pool with indices";
+  bool isMax = root->getName().getStringRef() == "onnx.MaxPool";
+  bool isFloat = isa<FloatType>(x->element),
+       isUnsigned = cpu::KernelEmitter::isUnsigned(x->element);
+  if (!isFloat && !isMax)
+    return e.reasons.no() << "an average of " << onnx::getTypeName(x->element);
+  Fusion fusion(op, e);
+  auto windows = Windows::read(root, onnx::getInts(root, "kernel_shape"), *x,
+                               fusion.dims(), e.reasons);
+  if (failed(windows))
+    return failure();
+  const Windows &s = *windows;
+  int lanes = fusion.laneAxis();
+  if (lanes != 1 || x->strides[1] != 1 || x->count % 4 ||
+      llvm::any_of(llvm::enumerate(x->strides),
+                   [](auto a) { return a.index() != 1 && a.value() % 4; }))
+    lanes = -1;
+  if (lanes == 1)
+    x->useVectors();
+  fusion.useVectors(lanes);
+  int64_t unit = lanes == 1 ? 4 : 1, threads = 1;
+  SmallVector<int64_t> sizes(fusion.dims());
+  sizes[1] /= unit;
+  // Neighbours in memory are neighbours in the grid.
+  SmallVector<unsigned> order;
+  for (unsigned k = 0; k < sizes.size(); ++k)
+    order.push_back(k);
+  llvm::stable_sort(order, [&](unsigned a, unsigned c) {
+    return e.out[0]->strides[a] > e.out[0]->strides[c];
+  });
+  SmallVector<int64_t> ordered;
+  for (unsigned k : order) {
+    ordered.push_back(sizes[k]);
+    threads *= sizes[k];
+  }
+  Type scalar = cpu::KernelEmitter::valueType(x->element);
+  Type type = lanes == 1 ? e.quadOf(scalar) : scalar;
+  LogicalResult result = success();
+  e.grid(threads, [&](Index id) {
+    SmallVector<Index> at(sizes.size(), Index(0));
+    for (auto [k, digit] : llvm::zip(order, e.digits(id, ordered)))
+      at[k] = digit;
+    SmallVector<Index> spatial(at.begin() + 2, at.end()),
+        starts = s.starts(e, spatial);
+    Index base = e.add(e.mul(at[0], x->strides[0] / unit),
+                       e.mul(at[1], lanes == 1 ? 1 : x->strides[1]));
+    Value init =
+        isMax ? cpu::lowestOf(e, type, isUnsigned) : e.floatConst(type, 0);
+    SmallVector<Value> acc = forTaps(
+        e, s.w.kernel, init, [&](ArrayRef<Index> tap, ValueRange carried) {
+          Value inside = s.inside(e, starts, tap);
+          Index from = base;
+          for (unsigned a = 0; a < tap.size(); ++a)
+            from = e.add(
+                from, e.mul(e.add(starts[a], e.mul(tap[a], s.w.dilations[a])),
+                            x->strides[a + 2] / unit));
+          if (inside)
+            from = Index(e.pick(inside, e.value(from), e.value(0)));
+          Value v = lanes == 1 ? e.loadQuad(*x, from) : e.load(*x, from);
+          if (inside)
+            v = e.pick(inside, v, init);
+          Value next;
+          if (!isMax)
+            next = e.addF(carried[0], v);
+          else if (isFloat)
+            next = e.maxF(carried[0], v);
+          else if (isUnsigned)
+            next = arith::MaxUIOp::create(e.b, e.loc, carried[0], v);
+          else
+            next = arith::MaxSIOp::create(e.b, e.loc, carried[0], v);
+          return SmallVector<Value>{next};
+        });
+    Value v = acc[0];
+    if (!isMax) {
+      Value count = divisor(e, s, spatial,
+                            onnx::getInt(root, "count_include_pad", 0) != 0);
+      v = e.divF(v, lanes == 1 ? e.quadSplat(count) : count);
+    }
+    result = fusion.store(isFloat ? e.round(v, x->element) : v, {at, lanes});
+  });
+  return result;
+}
+Register pool({"onnx.MaxPool", "onnx.AveragePool"}, emitPool);
+
+} // namespace
+} // namespace tessera::vulkan

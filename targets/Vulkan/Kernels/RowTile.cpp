@@ -1,0 +1,98 @@
+#include "targets/Vulkan/Kernels/RowTile.h"
+#include "llvm/ADT/APFloat.h"
+
+#include <cstring>
+
+using namespace mlir;
+
+namespace tessera::vulkan {
+
+static int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/// 4 x 2 quads: 3 loads for 32 multiply-adds of four, about 80 registers.
+RowTile RowTile::choose(int64_t rows, int64_t columns) {
+  RowTile t;
+  int64_t quads = ceilDiv(columns, 4);
+  t.quads = quads >= 2 ? 2 : 1;
+  t.rows = rows >= 4 ? (t.quads == 2 ? 4 : 8) : rows;
+  if (rows < 4)
+    t.quads = 1; // too few rows for a tile: more invocations
+  t.rows = std::min(t.rows, rows);
+  int64_t across = ceilDiv(quads, t.quads), down = ceilDiv(rows, t.rows);
+  t.localX = 1;
+  while (t.localX < 16 && t.localX < across)
+    t.localX *= 2;
+  if (down > 1)
+    t.localX = std::min<int64_t>(t.localX, 8);
+  t.localY = std::max<int64_t>(1, 64 / t.localX);
+  while (t.localY > 1 && t.localY / 2 >= down)
+    t.localY /= 2;
+  while (t.localX * t.localY < 64 && t.localX < across)
+    t.localX *= 2;
+  t.columnQuads = ceilDiv(across, t.localX) * t.localX * t.quads;
+  return t;
+}
+
+void RowTile::setGrid(Emitter &e, int64_t count, int64_t depth) const {
+  e.kernel.local = {static_cast<uint32_t>(localX),
+                    static_cast<uint32_t>(localY), 1};
+  e.kernel.groups = {
+      static_cast<uint32_t>(columnQuads / (localX * quads)),
+      static_cast<uint32_t>(ceilDiv(ceilDiv(count, rows), localY)),
+      static_cast<uint32_t>(depth)};
+}
+
+SmallVector<Value> zeroAccumulators(Emitter &e, const RowTile &tile) {
+  Value zero = e.floatConst(e.quadOf(e.f32()), 0);
+  return SmallVector<Value>(tile.rows * tile.quads, zero);
+}
+
+SmallVector<Value> accumulate(Emitter &e, const RowTile &tile, int64_t groups,
+                              int64_t step, ValueRange acc, LoadRow loadRow,
+                              LoadColumns loadColumns) {
+  return e.loop(0, groups, 1, acc, [&](Index group, ValueRange carried) {
+    SmallVector<Value> sums(carried.begin(), carried.end());
+    SmallVector<SmallVector<Value>> a;
+    for (int64_t i = 0; i < tile.rows; ++i)
+      a.push_back(loadRow(i, group));
+    for (int64_t s = 0; s < step; ++s) {
+      SmallVector<Value> b;
+      for (int64_t j = 0; j < tile.quads; ++j)
+        b.push_back(loadColumns(group, s, j));
+      for (int64_t i = 0; i < tile.rows; ++i) {
+        Value left = e.quadSplat(a[i][s]);
+        for (int64_t j = 0; j < tile.quads; ++j) {
+          Value &sum = sums[i * tile.quads + j];
+          sum = e.fma(left, b[j], sum);
+        }
+      }
+    }
+    return sums;
+  });
+}
+
+std::vector<uint8_t>
+packColumns(Type element, int64_t depth, int64_t columns, int64_t columnQuads,
+            llvm::function_ref<double(int64_t, int64_t)> get) {
+  bool half = element.isF16();
+  unsigned size = half ? 2 : 4;
+  std::vector<uint8_t> bytes(depth * columnQuads * 4 * size, 0);
+  for (int64_t k = 0; k < depth; ++k)
+    for (int64_t n = 0; n < columns; ++n) {
+      uint8_t *to = bytes.data() + (k * columnQuads * 4 + n) * size;
+      if (!half) {
+        float v = static_cast<float>(get(k, n));
+        std::memcpy(to, &v, 4);
+        continue;
+      }
+      llvm::APFloat v(get(k, n));
+      bool inexact;
+      v.convert(llvm::APFloat::IEEEhalf(), llvm::APFloat::rmNearestTiesToEven,
+                &inexact);
+      uint16_t bits = static_cast<uint16_t>(v.bitcastToAPInt().getZExtValue());
+      std::memcpy(to, &bits, 2);
+    }
+  return bytes;
+}
+
+} // namespace tessera::vulkan

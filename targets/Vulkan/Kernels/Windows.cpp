@@ -1,0 +1,69 @@
+#include "targets/Vulkan/Kernels/Windows.h"
+
+using namespace mlir;
+
+namespace tessera::vulkan {
+
+FailureOr<Windows> Windows::read(Operation *root, ArrayRef<int64_t> kernel,
+                                 const Buffer &in, ArrayRef<int64_t> outDims,
+                                 Reasons &reasons) {
+  Windows s;
+  if (failed(cpu::readWindow(root, kernel, s.w, reasons)))
+    return failure();
+  bool same = s.w.autoPad.starts_with("SAME");
+  for (unsigned i = 0; i < s.w.axes(); ++i) {
+    int64_t size = in.dims[i + 2], count = outDims[i + 2];
+    int64_t covered = (count - 1) * s.w.strides[i] + s.w.reach(i);
+    int64_t begin = s.w.padBegin[i];
+    if (same) {
+      int64_t total = std::max<int64_t>(covered - size, 0);
+      begin = s.w.autoPad == "SAME_UPPER" ? total / 2 : total - total / 2;
+    }
+    s.in.push_back(size);
+    s.out.push_back(count);
+    s.padBegin.push_back(begin);
+    s.padded.push_back(begin > 0 || covered - begin > size);
+  }
+  return s;
+}
+
+SmallVector<Index> Windows::starts(Emitter &e, ArrayRef<Index> at) const {
+  SmallVector<Index> starts;
+  for (unsigned i = 0; i < w.axes(); ++i)
+    starts.push_back(e.sub(e.mul(at[i], w.strides[i]), padBegin[i]));
+  return starts;
+}
+
+Value Windows::inside(Emitter &e, ArrayRef<Index> starts,
+                      ArrayRef<Index> tap) const {
+  Value all;
+  for (unsigned i = 0; i < w.axes(); ++i) {
+    if (!padded[i])
+      continue;
+    Index p = e.add(starts[i], e.mul(tap[i], w.dilations[i]));
+    // One unsigned comparison: what is below 0 is great.
+    Value here = arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::ult,
+                                       e.value(p), e.value(in[i]));
+    all = e.both(all, here);
+  }
+  return all;
+}
+
+SmallVector<Value> forTaps(Emitter &e, ArrayRef<int64_t> kernel,
+                           ValueRange init, TapBody body) {
+  SmallVector<Index> tap;
+  std::function<SmallVector<Value>(ValueRange)> nest = [&](ValueRange carried) {
+    if (tap.size() == kernel.size())
+      return body(tap, carried);
+    return e.loop(0, kernel[tap.size()], 1, carried,
+                  [&](Index k, ValueRange values) {
+                    tap.push_back(k);
+                    SmallVector<Value> results = nest(values);
+                    tap.pop_back();
+                    return results;
+                  });
+  };
+  return nest(init);
+}
+
+} // namespace tessera::vulkan

@@ -1,0 +1,348 @@
+#!/usr/bin/env python3
+"""GPU kernels by value: a model's dispatches compiled to SPIR-V, checked by spirv-val and run on the software driver.
+
+usage: gpu.py [--build DIR] [--models MODEL.onnx ...] [--backend LIMIT] [FILTER]
+
+Every shader passes spirv-val for Vulkan 1.1 and runs under the validation layer with synchronisation checks: a message is a failure. Values are
+those of onnxruntime without optimisations. --models runs whole models, --backend ONNX's backend cases; a dispatch that the GPU refuses makes the
+case a skip with its reasons. Without a driver or the host program everything is skipped.
+"""
+import argparse
+import glob
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from harness import CACHE, Tally, Tools
+
+FEATURES = "float16,int8,int16,int64,storage8,storage16"
+ICD = "/usr/share/vulkan/icd.d/lvp_icd.x86_64.json"
+
+
+class Gpu:
+    def __init__(self, build=None, features=FEATURES):
+        self.bin = Tools(build).bin
+        self.features = features
+        self.env = dict(os.environ, VK_ICD_FILENAMES=ICD, LP_NUM_THREADS="1")
+
+    def missing(self):
+        for what, there in (("gpu-host", os.path.exists(os.path.join(self.bin, "gpu-host"))), ("spirv-val", shutil.which("spirv-val")), ("a Vulkan driver", os.path.exists(ICD))):
+            if not there:
+                return what
+        return None
+
+    def compile(self, model, folder, *options):
+        """The plan, or (None, reasons)."""
+        p = subprocess.run([os.path.join(self.bin, "tessera-opt"), "--gpu-kernels", folder, "--features", self.features, *options, model], capture_output=True, text=True, timeout=600)
+        path = os.path.join(folder, "kernels.json")
+        if p.returncode not in (0, 1) or not os.path.exists(path):
+            if p.returncode not in (0, 1):
+                raise RuntimeError(f"tessera-opt: status {p.returncode}: {p.stderr[-400:]}")
+            return None, [p.stderr.strip().splitlines()[-1] if p.stderr.strip() else "no plan"]
+        plan = json.load(open(path))
+        reasons = [f"{k['class']} {k['root']}: {'; '.join(k['refused'])}" for k in plan["kernels"] if "refused" in k]
+        return (None, reasons) if reasons else (plan, [])
+
+    def check(self, plan, folder):
+        files = [os.path.join(folder, k["file"]) for k in plan["kernels"]]
+        for f in files:
+            p = subprocess.run(["spirv-val", "--target-env", "vulkan1.1", f], capture_output=True, text=True)
+            if p.returncode:
+                raise RuntimeError(f"spirv-val {os.path.basename(f)}: {(p.stdout + p.stderr).strip()[:300]}")
+
+    def run(self, plan, folder, inputs, validate=True):
+        lines = []
+        for i, b in enumerate(plan["buffers"]):
+            file = "-"
+            if b["kind"] == "constant":
+                file = os.path.join(folder, b["file"])
+            elif b["kind"] == "input":
+                file = os.path.join(folder, f"in{b['index']}.bin")
+                np.ascontiguousarray(inputs[b["index"]]).tofile(file)
+            lines.append(f"buffer {b['bytes']} {file}")
+        for k in plan["kernels"]:
+            lines.append(" ".join(["kernel", os.path.join(folder, k["file"]), k["entry"], *map(str, k["groups"]), *map(str, k["bindings"])]))
+        for i, o in enumerate(plan["outputs"]):
+            lines.append(f"output {o} {os.path.join(folder, f'out{i}.bin')}")
+        program = os.path.join(folder, "program")
+        open(program, "w").write("\n".join(lines) + "\n")
+        p = subprocess.run([os.path.join(self.bin, "gpu-host"), *(["--validate"] if validate else []), program], capture_output=True, text=True, env=self.env, timeout=900)
+        if p.returncode or not p.stdout.strip().endswith("messages 0"):
+            raise RuntimeError(f"gpu-host: status {p.returncode}: {(p.stderr + p.stdout).strip()[:600]}")
+        return [open(os.path.join(folder, f"out{i}.bin"), "rb").read() for i in range(len(plan["outputs"]))]
+
+
+def reference(model, inputs):
+    import onnxruntime as ort
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 4
+    session = ort.InferenceSession(model if isinstance(model, str) else model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return session.run(None, {i.name: v for i, v in zip(session.get_inputs(), inputs)})
+
+
+def compare(got, want, rtol, atol):
+    """None, or what differs. The absolute tolerance is in parts of the greatest magnitude."""
+    want = np.asarray(want)
+    got = np.frombuffer(got, want.dtype).reshape(want.shape)
+    if want.dtype.kind != "f":
+        bad = got != want
+    else:
+        finite = want[np.isfinite(want)]
+        scale = float(np.abs(finite).max()) if finite.size else 0.0
+        a, b = got.astype(np.float64), want.astype(np.float64)
+        bad = ~(np.isclose(a, b, rtol=rtol, atol=atol * max(scale, 1e-30)) | (np.isnan(a) & np.isnan(b)) | (a == b))
+    if bad.any():
+        i = tuple(np.argwhere(bad)[0])
+        return f"{bad.sum()} of {bad.size} differ, first at {i}: {got[i]} instead of {want[i]}"
+    return None
+
+
+def run_case(gpu, tally, name, model, inputs, want=None, rtol=1e-4, atol=1e-5, options=()):
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            path = model
+            if not isinstance(model, str):
+                path = os.path.join(folder, "model.onnx")
+                onnx.save(model, path)
+            plan, reasons = gpu.compile(path, folder, *options)
+            if plan is None:
+                tally.skip(name, " | ".join(reasons)[:300])
+                return False
+            gpu.check(plan, folder)
+            outputs = gpu.run(plan, folder, inputs)
+            wanted = reference(path, inputs) if want is None else want
+            if len(outputs) != len(wanted):
+                raise RuntimeError("number of outputs")
+            for i, (g, w) in enumerate(zip(outputs, wanted)):
+                difference = compare(g, w, rtol, atol)
+                if difference:
+                    raise RuntimeError(f"output {i}: {difference}")
+            tally.ok(name)
+            return True
+        except Exception as e:  # noqa: BLE001: any trouble is the case's failure
+            tally.fail(name, f"{type(e).__name__}: {e}"[:500])
+            return False
+
+
+def model_of(nodes, inputs, outputs, constants=(), opset=21):
+    """inputs: {name: array}; outputs: {name: (dtype, shape)} or names."""
+    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for n, a in inputs.items()],
+                              [helper.make_tensor_value_info(n, t, s) for n, (t, s) in outputs.items()], [numpy_helper.from_array(a, n) for n, a in dict(constants).items()])
+    m = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
+    m.ir_version = 10
+    return m
+
+
+F, H, I64 = TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.INT64
+
+
+class Cases:
+    """Names and (model, inputs, tolerances); seeded, so the same each time."""
+
+    def __init__(self):
+        self.r = np.random.default_rng(7)
+        self.all = []
+
+    def f(self, *shape, dtype=np.float32):
+        return self.r.standard_normal(shape).astype(dtype)
+
+    def add(self, name, nodes, inputs, outputs, constants=(), **tolerances):
+        self.all.append((name, model_of(nodes, inputs, outputs, constants), list(inputs.values()), tolerances))
+
+    def one(self, name, op, inputs, shape, constants=(), dtype=F, tolerances=None, **attributes):
+        names = [*inputs, *[c for c in dict(constants) if c not in inputs]]
+        self.add(name, [helper.make_node(op, names, ["y"], **attributes)], inputs, {"y": (dtype, shape)}, constants, **(tolerances or {}))
+
+    def build(self):
+        self.elementwise()
+        self.movement()
+        self.contraction()
+        self.convolution()
+        self.pooling()
+        self.rows()
+        self.indexed()
+        return self.all
+
+    def elementwise(self):
+        for op in ("Relu", "Sigmoid", "Tanh", "Exp", "Erf", "Gelu", "HardSwish", "Softplus", "Abs", "Neg", "Floor", "Ceil", "Round", "Elu", "LeakyRelu", "Mish", "Sqrt", "Reciprocal", "Log"):
+            x = self.f(3, 8, 20) * 3
+            if op in ("Sqrt", "Log"):
+                x = np.abs(x) + 1e-3
+            self.one(f"unary-{op}", op, {"x": x}, x.shape)
+        self.one("unary-ragged", "Relu", {"x": self.f(3, 5, 7)}, (3, 5, 7))
+        special = np.array([0, -0.0, np.inf, -np.inf, np.nan, 1e-30, -1e-30, 88.7, -103.9, 104, -0.3, 1e-7], np.float32)
+        for op in ("Exp", "Tanh", "Sigmoid", "Relu", "Erf", "Round"):
+            self.one(f"special-{op}", op, {"x": special}, special.shape)
+        for op in ("Add", "Mul", "Sub", "Div", "Max", "Min"):
+            self.one(f"binary-{op}", op, {"a": self.f(2, 6, 8), "b": self.f(6, 8)}, (2, 6, 8))
+        self.one("broadcast-middle", "Add", {"a": self.f(2, 6, 8), "b": self.f(2, 1, 8)}, (2, 6, 8))
+        self.one("broadcast-last", "Mul", {"a": self.f(2, 6, 8), "b": self.f(2, 6, 1)}, (2, 6, 8))
+        self.one("broadcast-both", "Mul", {"a": self.f(2, 1, 8), "b": self.f(6, 1)}, (2, 6, 8))
+        self.one("half", "Tanh", {"x": self.f(4, 12, dtype=np.float16)}, (4, 12), dtype=H, tolerances=dict(rtol=2e-3, atol=1e-3))
+        n = helper.make_node
+        self.add("chain", [n("Mul", ["x", "s"], ["a"]), n("Sigmoid", ["a"], ["b"]), n("Mul", ["x", "b"], ["c"]), n("Add", ["c", "z"], ["y"])], {"x": self.f(4, 16, 12), "z": self.f(12)},
+                 {"y": (F, (4, 16, 12))}, {"s": np.array(1.702, np.float32)})
+        self.add("compare", [n("Greater", ["a", "b"], ["c"]), n("Where", ["c", "a", "b"], ["y"]), n("Not", ["c"], ["d"])], {"a": self.f(5, 8), "b": self.f(5, 8)},
+                 {"y": (F, (5, 8)), "d": (TensorProto.BOOL, (5, 8))})
+        self.add("cast", [n("Cast", ["x"], ["i"], to=TensorProto.INT32), n("Mul", ["i", "i"], ["y"])], {"x": self.f(5, 9) * 20}, {"y": (TensorProto.INT32, (5, 9))})
+        self.one("int64", "Add", {"a": np.arange(24).reshape(4, 6), "b": np.arange(6)}, (4, 6), dtype=I64)
+        self.add("quantise", [n("QuantizeLinear", ["x", "s", "z"], ["q"]), n("DequantizeLinear", ["q", "s", "z"], ["y"])], {"x": self.f(4, 8) * 4}, {"y": (F, (4, 8)), "q": (TensorProto.UINT8, (4, 8))},
+                 {"s": np.array(0.05, np.float32), "z": np.array(120, np.uint8)})
+        self.add("large", [n("Add", ["x", "x"], ["y"])], {"x": self.f(1024, 2500)}, {"y": (F, (1024, 2500))})
+
+    def movement(self):
+        n = helper.make_node
+        self.one("transpose", "Transpose", {"x": self.f(3, 8, 12)}, (12, 3, 8), perm=[2, 0, 1])
+        self.one("transpose-matrix", "Transpose", {"x": self.f(37, 53)}, (53, 37), perm=[1, 0])
+        self.one("transpose-rows", "Transpose", {"x": self.f(3, 8, 12)}, (8, 3, 12), perm=[1, 0, 2])
+        self.one("transpose-int8", "Transpose", {"x": self.r.integers(-128, 127, (6, 9), dtype=np.int8)}, (9, 6), dtype=TensorProto.INT8, perm=[1, 0])
+        self.one("concat-last", "Concat", {"a": self.f(4, 3), "b": self.f(4, 6)}, (4, 9), axis=-1)
+        self.one("concat-quads", "Concat", {"a": self.f(2, 3, 8), "b": self.f(2, 5, 8)}, (2, 8, 8), axis=1)
+        self.add("split", [n("Split", ["x", "s"], ["a", "b"], axis=1)], {"x": self.f(3, 12, 4)}, {"a": (F, (3, 4, 4)), "b": (F, (3, 8, 4))}, {"s": np.array([4, 8])})
+        self.one("slice", "Slice", {"x": self.f(6, 10, 8)}, (3, 3, 8), {"b": np.array([1, 9]), "e": np.array([6, 0]), "a": np.array([0, 1]), "s": np.array([2, -3])})
+        self.one("expand", "Expand", {"x": self.f(3, 1, 8)}, (2, 3, 5, 8), {"s": np.array([2, 3, 5, 8])})
+        self.one("tile", "Tile", {"x": self.f(3, 4)}, (6, 12), {"s": np.array([2, 3])})
+        self.one("depth-to-space", "DepthToSpace", {"x": self.f(1, 8, 3, 5)}, (1, 2, 6, 10), blocksize=2)
+        self.one("space-to-depth", "SpaceToDepth", {"x": self.f(1, 2, 6, 10)}, (1, 8, 3, 5), blocksize=2)
+        for mode in ("constant", "reflect", "edge", "wrap"):
+            self.one(f"pad-{mode}", "Pad", {"x": self.f(2, 5, 6)}, (2, 8, 10), {"p": np.array([0, 1, 3, 0, 2, 1])}, mode=mode)
+        for mode, coordinates in (("nearest", "asymmetric"), ("nearest", "half_pixel"), ("linear", "half_pixel"), ("linear", "align_corners"), ("linear", "pytorch_half_pixel")):
+            self.add(f"resize-{mode}-{coordinates}", [n("Resize", ["x", "", "s"], ["y"], mode=mode, coordinate_transformation_mode=coordinates)], {"x": self.f(1, 8, 5, 7)},
+                     {"y": (F, (1, 8, 10, 17))}, {"s": np.array([1, 1, 2, 2.5], np.float32)})
+
+    def contraction(self):
+        n = helper.make_node
+        for m, k, c in ((196, 256, 64), (77, 124, 211), (5, 8, 10), (1, 512, 1000), (3, 7, 5), (33, 30, 8)):
+            self.one(f"matmul-{m}x{k}x{c}", "MatMul", {"a": self.f(m, k)}, (m, c), {"b": self.f(k, c)})
+            self.one(f"matmul-run-{m}x{k}x{c}", "MatMul", {"a": self.f(m, k), "b": self.f(k, c)}, (m, c))
+        self.one("matmul-batch", "MatMul", {"a": self.f(2, 3, 9, 16), "b": self.f(3, 16, 12)}, (2, 3, 9, 12))
+        self.one("matmul-f16", "MatMul", {"a": self.f(20, 256, dtype=np.float16)}, (20, 40), {"b": self.f(256, 40, dtype=np.float16)}, dtype=H, tolerances=dict(rtol=1e-2, atol=5e-3))
+        for ta in (0, 1):
+            for tb in (0, 1):
+                self.one(f"gemm-{ta}{tb}", "Gemm", {"a": self.f(*((12, 9) if ta else (9, 12)))}, (9, 20), {"b": self.f(*((20, 12) if tb else (12, 20))), "c": self.f(20)}, transA=ta, transB=tb, alpha=0.5, beta=2.0)
+        self.add("matmul-epilogue", [n("MatMul", ["a", "b"], ["m"]), n("Add", ["m", "c"], ["s"]), n("Relu", ["s"], ["r"]), n("Add", ["r", "z"], ["y"])], {"a": self.f(30, 16), "z": self.f(30, 24)},
+                 {"y": (F, (30, 24))}, {"b": self.f(16, 24), "c": self.f(24)})
+        self.add("matmul-epilogue-ragged", [n("MatMul", ["a", "b"], ["m"]), n("Add", ["m", "c"], ["s"]), n("Sigmoid", ["s"], ["y"])], {"a": self.f(30, 16)}, {"y": (F, (30, 23))},
+                 {"b": self.f(16, 23), "c": self.f(23)})
+
+    def convolution(self):
+        n = helper.make_node
+
+        def conv(name, x, w, out, bias=True, tail=(), **attributes):
+            c = {"w": self.f(*w) * 0.3}
+            if bias:
+                c["b"] = self.f(w[0])
+            nodes = [n("Conv", ["x", *c], ["t0"], **attributes)]
+            for i, op in enumerate(tail):
+                nodes.append(n(op, [f"t{i}"], [f"t{i + 1}"]))
+            self.add(f"conv-{name}", nodes, {"x": self.f(*x)}, {f"t{len(tail)}": (F, out)}, c)
+
+        conv("3x3", (1, 32, 14, 14), (64, 32, 3, 3), (1, 64, 14, 14), pads=[1, 1, 1, 1], tail=("Relu",))
+        conv("first", (1, 3, 23, 31), (16, 3, 3, 3), (1, 16, 12, 16), pads=[1, 1, 1, 1], strides=[2, 2])
+        conv("1x1", (2, 24, 9, 7), (40, 24, 1, 1), (2, 40, 9, 7), bias=False, tail=("HardSwish",))
+        conv("odd-channels", (1, 5, 8, 8), (7, 5, 3, 3), (1, 7, 6, 6))
+        conv("grouped", (1, 16, 9, 9), (24, 4, 3, 3), (1, 24, 9, 9), group=4, pads=[1, 1, 1, 1])
+        conv("grouped-odd", (1, 6, 9, 9), (9, 2, 3, 3), (1, 9, 9, 9), group=3, pads=[1, 1, 1, 1])
+        conv("depthwise", (1, 24, 13, 15), (24, 1, 3, 3), (1, 24, 13, 15), group=24, pads=[1, 1, 1, 1], tail=("Relu",))
+        conv("depthwise-stride", (2, 16, 14, 14), (16, 1, 5, 5), (2, 16, 7, 7), group=16, pads=[2, 2, 2, 2], strides=[2, 2])
+        conv("depthwise-odd", (1, 6, 9, 9), (6, 1, 3, 3), (1, 6, 9, 9), group=6, pads=[1, 1, 1, 1])
+        conv("dilated", (1, 8, 12, 12), (8, 8, 3, 3), (1, 8, 12, 12), dilations=[2, 2], pads=[2, 2, 2, 2])
+        conv("same-lower", (1, 8, 11, 11), (8, 8, 2, 2), (1, 8, 6, 6), auto_pad="SAME_LOWER", strides=[2, 2])
+        conv("1d", (1, 8, 50), (12, 8, 5), (1, 12, 50), pads=[2, 2])
+        conv("3d", (1, 4, 5, 6, 7), (8, 4, 3, 3, 3), (1, 8, 5, 6, 7), pads=[1] * 6)
+        x = self.f(1, 16, 10, 10)
+        self.add("conv-residual", [n("Conv", ["x", "w", "b"], ["c"], pads=[1, 1, 1, 1]), n("Add", ["c", "x"], ["s"]), n("Relu", ["s"], ["y"])], {"x": x}, {"y": (F, x.shape)},
+                 {"w": self.f(16, 16, 3, 3) * 0.3, "b": self.f(16)})
+        self.add("conv-run-weights", [n("Conv", ["x", "w"], ["y"])], {"x": self.f(1, 8, 6, 6), "w": self.f(8, 8, 3, 3)}, {"y": (F, (1, 8, 4, 4))})
+        self.add("conv-f16", [n("Conv", ["x", "w", "b"], ["y"], pads=[1, 1, 1, 1])], {"x": self.f(1, 16, 8, 8, dtype=np.float16)}, {"y": (H, (1, 16, 8, 8))},
+                 {"w": (self.f(16, 16, 3, 3) * 0.2).astype(np.float16), "b": self.f(16, dtype=np.float16)}, rtol=1e-2, atol=5e-3)
+
+    def pooling(self):
+        for c in (16, 5):
+            self.one(f"maxpool-{c}", "MaxPool", {"x": self.f(1, c, 12, 14)}, (1, c, 6, 7), kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
+            self.one(f"avgpool-{c}", "AveragePool", {"x": self.f(1, c, 12, 14)}, (1, c, 6, 7), kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
+            self.one(f"avgpool-pad-{c}", "AveragePool", {"x": self.f(1, c, 12, 14)}, (1, c, 6, 7), kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1], count_include_pad=1)
+            self.one(f"global-{c}", "GlobalAveragePool", {"x": self.f(2, c, 9, 11)}, (2, c, 1, 1))
+            self.one(f"global-max-{c}", "GlobalMaxPool", {"x": self.f(2, c, 9, 11)}, (2, c, 1, 1))
+        self.one("maxpool-ceil", "MaxPool", {"x": self.f(1, 8, 11, 11)}, (1, 8, 6, 6), kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1)
+
+    def rows(self):
+        for op in ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSumExp"):
+            self.one(f"{op}-last", op, {"x": self.f(6, 40)}, (6, 1), {"a": np.array([1])})
+            self.one(f"{op}-first", op, {"x": self.f(40, 12)}, (12,), {"a": np.array([0])}, keepdims=0)
+            self.one(f"{op}-all", op, {"x": self.f(3, 5, 24)}, (1, 1, 1))
+        self.one("reduce-long", "ReduceSum", {"x": self.f(2, 70001)}, (2, 1), {"a": np.array([1])})
+        self.one("reduce-long-column", "ReduceSum", {"x": self.f(70001, 4)}, (1, 4), {"a": np.array([0])})
+        self.one("reduce-middle", "ReduceMean", {"x": self.f(3, 100, 8)}, (3, 1, 8), {"a": np.array([1])})
+        self.one("reduce-int", "ReduceMax", {"x": self.r.integers(-50, 50, (6, 20), dtype=np.int32)}, (6, 1), {"a": np.array([1])}, dtype=TensorProto.INT32)
+        for shape, axis in (((16, 1000), -1), ((6, 10), -1), ((4, 77), 1), ((2, 30, 8), 1), ((2, 130, 5), 1)):
+            for op in ("Softmax", "LogSoftmax"):
+                self.one(f"{op}-{'x'.join(map(str, shape))}-{axis}", op, {"x": self.f(*shape) * 4}, shape, axis=axis)
+        for c in (256, 50, 77):
+            self.one(f"layernorm-{c}", "LayerNormalization", {"x": self.f(12, c) + 3}, (12, c), {"s": self.f(c), "b": self.f(c)}, axis=-1)
+        self.one("instancenorm", "InstanceNormalization", {"x": self.f(2, 6, 9, 10)}, (2, 6, 9, 10), {"s": self.f(6), "b": self.f(6)})
+        self.one("groupnorm", "GroupNormalization", {"x": self.f(2, 8, 5, 6)}, (2, 8, 5, 6), {"s": self.f(8), "b": self.f(8)}, num_groups=2)
+        x = self.f(2, 8, 5, 6)
+        self.one("batchnorm", "BatchNormalization", {"x": x}, x.shape, {"s": self.f(8), "b": self.f(8), "m": self.f(8), "v": np.abs(self.f(8)) + 0.1})
+
+    def indexed(self):
+        self.one("gather", "Gather", {"x": self.f(20, 8), "i": np.array([[3, -1], [0, 19]])}, (2, 2, 8))
+        self.one("gather-axis", "Gather", {"x": self.f(5, 9, 3), "i": np.array([2, 8, 0, 1], np.int32)}, (5, 4, 3), axis=1)
+        self.one("gather-constant", "Gather", {"x": self.f(5, 9, 4)}, (5, 4), {"i": np.array(2)}, axis=1)
+        self.one("gather-elements", "GatherElements", {"x": self.f(4, 6), "i": self.r.integers(-6, 6, (4, 3))}, (4, 3), axis=1)
+
+
+def backend_cases(limit):
+    """ONNX's backend cases in the cache: (name, model, inputs, outputs)."""
+    for folder in sorted(glob.glob(os.path.join(CACHE, "conformance", "*", "*", "")))[:limit]:
+        data = os.path.join(folder, "test_data_set_0")
+        try:
+            inputs, outputs = [[numpy_helper.to_array(onnx.load_tensor(f)) for f in sorted(glob.glob(os.path.join(data, f"{kind}_*.pb")), key=lambda p: int(re.findall(r"\d+", os.path.basename(p))[0]))]
+                               for kind in ("input", "output")]
+        except Exception:  # noqa: BLE001: sequences, optionals, strings
+            continue
+        if all(a.dtype.kind in "fiub" for a in inputs + outputs):
+            yield os.path.basename(os.path.dirname(folder)), os.path.join(folder, "model.onnx"), inputs, outputs
+
+
+def main():
+    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ap.add_argument("--build")
+    ap.add_argument("--models", nargs="*", default=[])
+    ap.add_argument("--backend", type=int, default=0)
+    ap.add_argument("filter", nargs="?", default="")
+    a = ap.parse_args()
+    gpu, tally = Gpu(a.build), Tally()
+    if gpu.missing():
+        tally.skip("gpu", f"{gpu.missing()} is missing")
+        return tally.finish()
+    if a.models:
+        for path in a.models:
+            r = np.random.default_rng(1)
+            shapes = [(i, [d.dim_value or 1 for d in i.type.tensor_type.shape.dim]) for i in onnx.load(path, load_external_data=False).graph.input]
+            inputs = [r.random(s).astype(helper.tensor_dtype_to_np_dtype(i.type.tensor_type.elem_type)) for i, s in shapes]
+            options = [w for i, s in shapes for d in i.type.tensor_type.shape.dim if d.dim_param for w in ("--dim", f"{d.dim_param}=1")]
+            run_case(gpu, tally, os.path.basename(path), path, inputs, rtol=1e-3, atol=1e-4, options=options)
+        return tally.finish()
+    if a.backend:
+        for name, model, inputs, outputs in backend_cases(a.backend):
+            if a.filter in name:
+                run_case(gpu, tally, name, model, inputs, outputs, rtol=1e-3, atol=1e-5)
+        return tally.finish()
+    for name, model, inputs, tolerances in Cases().build():
+        if a.filter in name:
+            run_case(gpu, tally, name, model, inputs, **tolerances)
+    return tally.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
