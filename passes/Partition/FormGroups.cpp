@@ -42,7 +42,15 @@ private:
   void joinOrStart(Operation *op);
   bool canJoin(Operation *op, int group);
   bool fits(const Group &g, Operation *op);
-  bool dependsOn(Operation *op, int target, llvm::DenseSet<int> &seen, llvm::DenseSet<Operation *> &seenOps);
+  /// A search for a group that something depends on.
+  struct Search {
+    int target;
+    unsigned begin; ///< what stands before it depends on nothing of the target
+    llvm::DenseSet<int> seen;
+    llvm::DenseSet<Operation *> seenOps;
+  };
+  Search searchFor(int target);
+  bool dependsOn(Operation *op, Search &search);
   void absorbProducers(Operation *op, int group);
   void emitAll();
   void emitOp(Operation *op);
@@ -152,32 +160,47 @@ LogicalResult BlockGrouper::classify(Operation *op) {
   return failure();
 }
 
-/// Whether what `op` reads depends on group `target`.
-bool BlockGrouper::dependsOn(Operation *op, int target, llvm::DenseSet<int> &seen,
-                             llvm::DenseSet<Operation *> &seenOps) {
+/// A group is emitted as a whole, so that its first operator waits for what its
+/// last one reads: the search goes back past every group that reaches over the
+/// place where it would end.
+BlockGrouper::Search BlockGrouper::searchFor(int target) {
+  unsigned begin = groups[target].first;
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (const Group &g : llvm::reverse(groups))
+      if (!g.ops.empty() && g.first < begin && g.last >= begin) {
+        begin = g.first;
+        moved = true;
+      }
+  }
+  return {target, begin, {}, {}};
+}
+
+/// Whether what `op` reads depends on the search's target.
+bool BlockGrouper::dependsOn(Operation *op, Search &search) {
   bool found = false;
   auto look = [&](Value v) {
     Operation *def = v.getDefiningOp();
     if (found || !def)
       return;
     def = block.findAncestorOpInBlock(*def);
-    if (!def || position.lookup(def) < groups[target].first)
+    if (!def || position.lookup(def) < search.begin)
       return;
     auto it = groupOf.find(def);
     if (it == groupOf.end()) {
-      if (seenOps.insert(def).second)
-        found |= dependsOn(def, target, seen, seenOps);
+      if (search.seenOps.insert(def).second)
+        found |= dependsOn(def, search);
       return;
     }
-    if (it->second == target) {
+    if (it->second == search.target) {
       found = true;
       return;
     }
-    if (!seen.insert(it->second).second)
+    if (!search.seen.insert(it->second).second)
       return;
     for (Operation *member : groups[it->second].ops)
       if (!found)
-        found |= dependsOn(member, target, seen, seenOps);
+        found |= dependsOn(member, search);
   };
   auto self = groupOf.find(op);
   for (Value v : op->getOperands()) {
@@ -219,8 +242,7 @@ bool BlockGrouper::canJoin(Operation *op, int group) {
   Group &g = groups[group];
   if (!fits(g, op))
     return false;
-  llvm::DenseSet<int> seen;
-  llvm::DenseSet<Operation *> seenOps;
+  Search search = searchFor(group);
   for (Value v : op->getOperands()) {
     Operation *def = v.getDefiningOp();
     if (!def)
@@ -232,12 +254,11 @@ bool BlockGrouper::canJoin(Operation *op, int group) {
     if (it != groupOf.end() && it->second == group)
       continue;
     if (it != groupOf.end()) {
-      if (seen.insert(it->second).second)
+      if (search.seen.insert(it->second).second)
         for (Operation *member : groups[it->second].ops)
-          if (dependsOn(member, group, seen, seenOps))
+          if (dependsOn(member, search))
             return false;
-    } else if (position.lookup(def) >= g.first && seenOps.insert(def).second &&
-               dependsOn(def, group, seen, seenOps)) {
+    } else if (position.lookup(def) >= search.begin && search.seenOps.insert(def).second && dependsOn(def, search)) {
       return false;
     }
   }
@@ -293,9 +314,8 @@ void BlockGrouper::absorbProducers(Operation *op, int group) {
     // What the root reads is computed before the kernel: in it there is nothing ahead of the root.
     bool rootReads = to.root && llvm::any_of(to.root->getOperands(), [&](Value x) { return llvm::is_contained(from.ops, x.getDefiningOp()); });
     // `from` must not depend on `to` (it feeds it alone, so the other way is direct).
-    llvm::DenseSet<int> seen;
-    llvm::DenseSet<Operation *> seenOps;
-    bool cyclic = llvm::any_of(from.ops, [&](Operation *o) { return dependsOn(o, group, seen, seenOps); });
+    Search search = searchFor(group);
+    bool cyclic = llvm::any_of(from.ops, [&](Operation *o) { return dependsOn(o, search); });
     if (!onlyFeeds || rootReads || cyclic)
       continue;
     llvm::SmallDenseSet<Value> operands;

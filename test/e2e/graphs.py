@@ -51,6 +51,9 @@ graph("attention_block", """g (float[b,s,32] x) => (float[b,s,32] y) {
   s0 = MatMul(q, k) scale = Constant<value = float {0.35}>() s1 = Mul(s0, scale) p = Softmax<axis=-1>(s1)
   o0 = MatMul(p, v) o1 = Transpose<perm=[0,2,1,3]>(o0) back = Constant<value = int64[3] {0, 0, -1}>()
   o2 = Reshape(o1, back) o3 = MatMul(o2, $[32,32]) y = Add(o3, x) }""", [[1, 16, 32]], [[3, 5, 32]])
+# Fusion: no group may wait for itself, not even by way of an operator that stands before it.
+graph("fusion_cycle", """g (float[4,4] x, float[4,4] z) => (float m, float p) {
+  a = Add(x, z) axes = Constant<value_ints = [1]>() c = ReduceSum(a, axes) b = Sub(x, z) n = Neg(a) m = Mul(n, b) e = Exp(b) p = Add(c, e) }""")
 # Convolutions.
 graph("conv_3x3_pad", "g (float[1,5,19,23] x) => (float y) { a = Conv<pads=[1,1,1,1]>(x, $[17,5,3,3], $[17]) y = Relu(a) }")
 graph("conv_stride_asym", "g (float[2,3,15,14] x) => (float y) { y = Conv<pads=[0,1,2,1], strides=[2,3]>(x, $[8,3,3,5]) }")
