@@ -70,6 +70,13 @@ def layered(path, count):
     return len(nodes)
 
 
+def wide(path, count):
+    """One value that `count` nodes read, and one node that reads them all."""
+    nodes = [helper.make_node("Relu", ["x"], [f"t{i}"], name=f"tower{i}") for i in range(count)]
+    nodes.append(helper.make_node("Sum", [f"t{i}" for i in range(count)], ["y"], name="sum"))
+    save(path, nodes, [info("x", [1, 8])], [info("y", [1, 8])])
+
+
 def heavy(path):
     """Two convolutions that are worth the NPU, and what it lacks."""
     weights = helper.make_node("ConstantOfShape", ["shape"], ["w"], name="weights", value=helper.make_tensor("v", T.FLOAT, [1], [0.01]))
@@ -134,6 +141,13 @@ def draws(p, page, report):
     expect("edges that go up a rank", p.browser.evaluate("page.model.edges.filter((e) => page.layout.ranks[e.to] <= page.layout.ranks[e.from]).length"), 0)
     expect("nodes out of the drawing", p.browser.evaluate("""page.model.nodes.filter((_, i) => page.layout.x[i] < 0 || page.layout.x[i] > page.layout.width
         || page.layout.y[i] < 0 || page.layout.y[i] > page.layout.height).length"""), 0)
+
+
+def fits(p, page, report):
+    """A graph of any form fills a fair part of a window."""
+    draws(p, page, report)
+    ratio = p.browser.evaluate("page.layout.width / page.layout.height")
+    hold(f"the drawing's width is {ratio:.2f} of its height", 0.2 < ratio < 8)
 
 
 def colours(p, page, report):
@@ -363,6 +377,9 @@ def main():
         for work in (moves, policed, contrasts):
             attempt(work.__name__, work, p, page)
         attempt("harmless", harmless, p, *p.audit(at("hostile"), "rk3588-sim"))
+        wide(at("wide"), 400)
+        attempt("fits wide", fits, p, *p.audit(at("wide"), "host-x86-64"))
+        attempt("fits small", fits, p, *p.audit(at("small"), "host-x86-64"))
         page, report = p.plan(at("heavy"), "rk3588-sim")
         for work in (draws, colours, placed):
             attempt(f"{work.__name__} plan", work, p, page, report)

@@ -34,7 +34,7 @@ function operatorsTable(model, view, choose) {
   const columns = [
     { title: "#", width: "44px", number: true, text: (r) => String(r.index), sort: (r) => r.index },
     { title: "Operator", width: "minmax(110px, 1fr)", text: (r) => r.op },
-    { title: "Node", width: "minmax(150px, 2fr)", text: (r) => r.name },
+    { title: "Node", width: "minmax(150px, 2fr)", tail: true, text: (r) => r.name },
     { title: "Time", width: "76px", number: true, text: (r) => (r.fact.ns ? formatNs(r.fact.ns) : "–"), sort: (r) => r.fact.ns },
   ];
   if (model.kind === "plan")
@@ -103,15 +103,15 @@ function segmentsTable(model, view, choose) {
     { title: "Device", width: "84px", text: (s) => s.unit },
     { title: "Nodes", width: "60px", number: true, text: (s) => String(s.nodes.length), sort: (s) => s.nodes.length },
     { title: "Time", width: "80px", number: true, text: (s) => formatNs(s.ns), sort: (s) => s.ns },
-    { title: "From", width: "minmax(120px, 1fr)", text: (s) => end(s, 0) },
-    { title: "To", width: "minmax(120px, 1fr)", text: (s) => end(s, -1) },
+    { title: "From", width: "minmax(120px, 1fr)", tail: true, text: (s) => end(s, 0) },
+    { title: "To", width: "minmax(120px, 1fr)", tail: true, text: (s) => end(s, -1) },
   ];
   return new Table(columns, view.segments, "Segments", choose);
 }
 
 function copiesTable(view, choose) {
   const columns = [
-    { title: "Result of", width: "minmax(140px, 2fr)", text: (c) => c.label },
+    { title: "Result of", width: "minmax(140px, 2fr)", tail: true, text: (c) => c.label },
     { title: "From", width: "minmax(76px, 1fr)", text: (c) => c.from },
     { title: "To", width: "minmax(76px, 1fr)", text: (c) => c.to },
     { title: "Size", width: "80px", number: true, text: (c) => formatBytes(c.bytes), sort: (c) => c.bytes },

@@ -1,10 +1,10 @@
 // Where the nodes stand: a layered drawing (Sugiyama's method), cut into columns.
 //
 //   1. Ranks: the longest way from a source; a node with fewer inputs than
-//      outputs moves down to its reader.
+//      outputs moves down to its reader; what a rank has too many of moves on.
 //   2. A value that crosses several ranks gets one chain of bends, which all of
-//      its readers share. Where the chains would be too many (a dense graph), the
-//      longest are left out and their edges are drawn straight.
+//      its readers share. Where the chains would be too many (a dense graph, a node
+//      of very many values), they are left out and their edges are drawn straight.
 //   3. Order within a rank: barycentres, swept up and down; the best of all kept.
 //   4. Columns: a network is long and thin, a window is not. The ranks are cut
 //      where few values cross, into columns that fill the window's aspect.
@@ -14,7 +14,7 @@
 // No clock, no randomness: one graph has one drawing.
 
 const NODE_WIDTH = 156, NODE_HEIGHT = 40, GAP_X = 22, GAP_Y = 34, BEND_GAP = 12;
-const MOST_BENDS = 60000, MOST_COLUMNS = 48, TRACK = 6;
+const MOST_BENDS = 40000, MOST_COLUMNS = 48, MOST_FAN = 48, TRACK = 6;
 
 /** Nodes before their readers; what a cycle holds, which no model has, comes last. */
 function topologicalOrder(count, edges, outs) {
@@ -46,6 +46,19 @@ function assignRanks(count, edges, ins, outs) {
       least = Math.min(least, rank[edges[e].to] - 1);
     rank[i] = Math.max(rank[i], least);
   }
+  return narrow(order, rank, edges, ins);
+}
+
+/** No rank holds many more nodes than a square drawing would: the rest moves down, and their readers with them. */
+function narrow(order, rank, edges, ins) {
+  const most = Math.max(12, Math.ceil(0.8 * Math.sqrt(order.length))), held = [];
+  order.slice().sort((a, b) => rank[a] - rank[b]).forEach((i) => {
+    for (const e of ins[i])
+      rank[i] = Math.max(rank[i], rank[edges[e].from] + 1);
+    while ((held[rank[i]] || 0) >= most)
+      ++rank[i];
+    held[rank[i]] = (held[rank[i]] || 0) + 1;
+  });
   return rank;
 }
 
@@ -54,9 +67,14 @@ function assignRanks(count, edges, ins, outs) {
  * ranks. routes[edge]: its vertices in turn, two for an edge drawn straight.
  */
 function addBends(count, edges, rank) {
-  const chains = new Map();
+  const chains = new Map(), values = new Map(), reads = new Int32Array(count);
+  for (const { from, to, value } of edges) {
+    ++reads[to];
+    values.set(from, (values.get(from) || new Set()).add(value));
+  }
+  const isFan = ({ from, to }) => rank[to] - rank[from] > 1 && (reads[to] > MOST_FAN || values.get(from).size > MOST_FAN);
   edges.forEach((edge, e) => {
-    const key = `${edge.from} ${edge.value}`;
+    const key = isFan(edge) ? `fan ${e}` : `${edge.from} ${edge.value}`;
     const chain = chains.get(key) || { from: edge.from, edges: [], last: 0 };
     chain.edges.push(e);
     chain.last = Math.max(chain.last, rank[edge.to]);
@@ -66,8 +84,9 @@ function addBends(count, edges, rank) {
   const span = (c) => c.last - rank[c.from] - 1;
   let room = MOST_BENDS;
   all.slice().sort((a, b) => span(a) - span(b)).forEach((c) => {
-    room -= Math.max(span(c), 0);
-    c.straight = room < 0;
+    const fan = isFan(edges[c.edges[0]]);
+    room -= fan ? 0 : Math.max(span(c), 0);
+    c.straight = fan || room < 0;
   });
   const ranks = Array.from(rank), routes = new Array(edges.length), links = [], seen = new Set();
   const link = (a, b) => {
@@ -231,10 +250,15 @@ function spread(wish, weight, gap) {
   return x;
 }
 
-/** Median of the neighbours' places by the weight of their links; the middle of two that tie. */
-function weightedMedian(neighbours, x, weightOf) {
+/**
+ * Median of the neighbours' places; the middle of two that tie. Lines are to go
+ * straight on: a bend's other bends count more than any nodes, a node's nodes
+ * threefold.
+ */
+function weightedMedian(neighbours, x, nodeCount, bend) {
   if (neighbours.length === 1)
     return x[neighbours[0]];
+  const weightOf = (w) => ((w >= nodeCount) !== bend ? 1 : bend ? 1e4 : 3);
   const sorted = neighbours.slice().sort((a, b) => x[a] - x[b] || a - b);
   let all = 0;
   for (const w of sorted)
@@ -250,6 +274,25 @@ function weightedMedian(neighbours, x, weightOf) {
   return x[sorted[0]];
 }
 
+/**
+ * A bend goes into the middle of those that hang from the same vertex and lead
+ * nowhere by links: at their end it would be pushed aside in every rank anew.
+ */
+function centreBends(layers, up, down, nodeCount) {
+  const isLeaf = (v, parent) => v < nodeCount && down[v].length === 0 && up[v].length === 1 && up[v][0] === parent;
+  for (const layer of layers)
+    for (const bend of layer.filter((v) => v >= nodeCount)) {
+      const at = layer.indexOf(bend), [parent] = up[bend];
+      let first = at, last = at;
+      while (first > 0 && isLeaf(layer[first - 1], parent))
+        --first;
+      while (last + 1 < layer.length && isLeaf(layer[last + 1], parent))
+        ++last;
+      layer.splice(at, 1);
+      layer.splice((first + last) >> 1, 0, bend);
+    }
+}
+
 /** Places within one column, whose ranks are [from, to). */
 function placeColumn(layers, from, to, x, up, down, widthOf, nodeCount) {
   const isBend = (v) => v >= nodeCount;
@@ -259,16 +302,19 @@ function placeColumn(layers, from, to, x, up, down, widthOf, nodeCount) {
     layers[r].forEach((v, i) => { at += i ? gapOf(layers[r][i - 1], v) : 0; x[v] = at; });
     layers[r].forEach((v) => { x[v] -= at / 2; });
   }
+  const none = [];
   const settle = (r, useUp, useDown) => {
-    const layer = layers[r], wish = [], weight = [], gap = [];
-    layer.forEach((v, i) => {
-      const near = [].concat(useUp && r > from ? up[v] : [], useDown && r + 1 < to ? down[v] : []);
-      wish.push(near.length ? weightedMedian(near, x, (w) => (isBend(w) === isBend(v) ? 3 : 1)) : x[v]);
-      // The way from node to node is to be straight; bends make room.
-      weight.push((isBend(v) ? 0.002 : 1) * (near.length || 0.01));
+    const layer = layers[r], size = layer.length;
+    const wish = new Float64Array(size), weight = new Float64Array(size), gap = new Float64Array(size);
+    for (let i = 0; i < size; ++i) {
+      const v = layer[i], above = useUp && r > from ? up[v] : none, below = useDown && r + 1 < to ? down[v] : none;
+      const near = above.length === 0 ? below : below.length === 0 ? above : above.concat(below);
+      wish[i] = near.length ? weightedMedian(near, x, nodeCount, isBend(v)) : x[v];
+      // Bends make room.
+      weight[i] = (isBend(v) ? 0.002 : 1) * (near.length || 0.01);
       if (i)
-        gap.push(gapOf(layer[i - 1], v));
-    });
+        gap[i - 1] = gapOf(layer[i - 1], v);
+    }
     spread(wish, weight, gap).forEach((value, i) => { x[layer[i]] = value; });
   };
   for (let pass = 0; pass < 5; ++pass) {
@@ -347,6 +393,7 @@ function layoutGraph(nodes, edges, aspect) {
   }
   const rankCount = bent.ranks.reduce((most, r) => Math.max(most, r + 1), 1);
   const layers = orderLayers(firstOrder(bent.ranks, down, rankCount), up, down, bent.ranks.length);
+  centreBends(layers, up, down, count);
   const widthOf = (v) => (v < count ? NODE_WIDTH + GAP_X : BEND_GAP);
   const cuts = cutColumns(layers, widthOf, aspect);
   const placed = placeVertices(layers, cuts, bent, { up, down }, widthOf, count);

@@ -1,6 +1,7 @@
 // A sortable table of any length: only the rows in sight are in the document.
 //
-// column: {title, width, text(row), sort(row)?, number?}; rows are the caller's.
+// column: {title, width, text(row), sort(row)?, number?, tail?}; rows are the caller's.
+// tail: what is too long is cut in front, since the end of a name says most.
 // A row is chosen by a click or by the arrow keys; onChoose gets it.
 
 const ROW_HEIGHT = 26, SPARE_ROWS = 8;
@@ -98,7 +99,9 @@ class Table {
     made.dataset.index = index;
     for (const column of this.columns) {
       const text = column.text(row);
-      const cell = element("div", { role: "gridcell", class: column.number ? "number" : "" }, text);
+      const cell = element("div", { role: "gridcell", class: column.number ? "number" : column.tail ? "tail" : "" }, column.tail ? "" : text);
+      if (column.tail)
+        cell.append(element("bdi", { dir: "ltr" }, text));
       if (text.length > 12)
         cell.title = text.slice(0, 1000);
       made.append(cell);
