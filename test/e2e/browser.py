@@ -23,7 +23,7 @@ def find():
 class Browser:
     """One page at a time; what it writes to the console or fails in is kept in `messages`, what it asks for in `requests`."""
 
-    def __init__(self, width=1400, height=850, seconds=60):
+    def __init__(self, width=1400, height=850, seconds=180):
         self.seconds, self.serial, self.session, self.rest = seconds, 0, None, b""
         self.messages, self.requests, self.seen = [], [], set()
         self.profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)  # helpers of the browser may still write
