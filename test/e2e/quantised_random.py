@@ -221,11 +221,19 @@ class Graph:
         return self
 
 
+def dims(g, name, shape):
+    """In one graph of eight the model does not know its inputs' sizes, but for channels, and columns of a matrix."""
+    if g.number % 8 != 5:
+        return shape
+    last = len(shape) - 1
+    return [d if d == 1 or axis == 1 or (axis == last and last < 3) else f"{name}_{axis}" for axis, d in enumerate(shape)]
+
+
 def model(graphs, opset):
     """All of them in one model."""
     kind = lambda v: helper.np_dtype_to_tensor_dtype(np.asarray(v).dtype)  # noqa: E731
-    ins = [helper.make_tensor_value_info(n, kind(v), v.shape) for g in graphs for n, v in g.inputs.items()]
-    outs = [helper.make_tensor_value_info(n, kind(g.values[n].v), g.values[n].v.shape) for g in graphs for n in g.outputs]
+    ins = [helper.make_tensor_value_info(n, kind(v), dims(g, n, v.shape)) for g in graphs for n, v in g.inputs.items()]
+    outs = [helper.make_tensor_value_info(n, kind(g.values[n].v), None if g.number % 8 == 5 else g.values[n].v.shape) for g in graphs for n in g.outputs]
     graph = helper.make_graph([n for g in graphs for n in g.nodes], "quantised", ins, outs, [i for g in graphs for i in g.inits])
     opsets = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
     return helper.make_model(graph, opset_imports=opsets, ir_version=onnx.IR_VERSION if opset > 24 else 10 if opset > 20 else 8)
