@@ -84,6 +84,7 @@ void fuseQuantised(func::FuncOp func) {
   eraseUnused(func);
   // Scales, biases and zero points of constants.
   onnx::foldConstants(func.getBody());
+  applyRule(func, fuseRequantise);
   eraseUnused(func);
 }
 

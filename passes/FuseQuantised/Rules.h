@@ -59,5 +59,8 @@ bool tabulate(mlir::Operation *op, mlir::IRRewriter &r);
 /// Sums and functions of dequantised operands, in double.
 bool widen(mlir::Operation *op, mlir::IRRewriter &r);
 
+/// What leads from integer sums to QuantizeLinear, in one operator.
+bool fuseRequantise(mlir::Operation *op, mlir::IRRewriter &r);
+
 } // namespace tessera
 #endif

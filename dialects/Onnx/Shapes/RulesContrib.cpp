@@ -10,7 +10,7 @@ TESSERA_SHAPE_RULES(SameAsInput, "com.microsoft.BiasAdd", "com.microsoft.BiasDro
                     "com.microsoft.GroupNorm", "com.microsoft.Inverse",
                     "com.microsoft.QLinearLeakyRelu", "com.microsoft.QLinearSigmoid",
                     "com.microsoft.QLinearSoftmax", "com.microsoft.QuickGelu",
-                    "com.microsoft.RotaryEmbedding", "com.microsoft.Trilu") {
+                    "com.microsoft.RotaryEmbedding", "com.microsoft.Trilu", "tessera.Requantise") {
   s.setAll(s.dims(0));
 }
 

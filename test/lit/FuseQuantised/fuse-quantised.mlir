@@ -11,8 +11,7 @@
 // CHECK: %[[BIAS:.*]] = onnx.Weight() {value = dense<{{.*}}5.000000e-01{{.*}}-1.000000e+00{{.*}}> : tensor<3x1x1xf64>}
 // CHECK: %[[A:.*]] = onnx.Add(%[[M]], %[[BIAS]])
 // CHECK: onnx.Cast(%[[A]]) {to = 1 : i64}
-// CHECK: onnx.QuantizeLinear
-func.func @conv(%x: tensor<1x2x4x4xui8>) -> tensor<1x3x4x4xui8> {
+func.func @conv(%x: tensor<1x2x4x4xui8>) -> tensor<1x3x4x4xf32> {
   %s = onnx.Weight() {value = dense<0.25> : tensor<f32>} : () -> tensor<f32>
   %z = onnx.Weight() {value = dense<7> : tensor<ui8>} : () -> tensor<ui8>
   %w = onnx.Weight() {value = dense<[[[[1]], [[2]]], [[[3]], [[4]]], [[[5]], [[6]]]]> : tensor<3x2x1x1xi8>} : () -> tensor<3x2x1x1xi8>
@@ -23,8 +22,7 @@ func.func @conv(%x: tensor<1x2x4x4xui8>) -> tensor<1x3x4x4xui8> {
   %1 = onnx.DequantizeLinear(%w, %ws) {axis = -4 : i64} : (tensor<3x2x1x1xi8>, tensor<3xf32>) -> tensor<3x2x1x1xf32>
   %2 = onnx.DequantizeLinear(%b, %bs) : (tensor<3xi32>, tensor<f32>) -> tensor<3xf32>
   %3 = onnx.Conv(%0, %1, %2) {kernel_shape = array<i64: 1, 1>} : (tensor<1x2x4x4xf32>, tensor<3x2x1x1xf32>, tensor<3xf32>) -> tensor<1x3x4x4xf32>
-  %4 = onnx.QuantizeLinear(%3, %s, %z) : (tensor<1x3x4x4xf32>, tensor<f32>, tensor<ui8>) -> tensor<1x3x4x4xui8>
-  return %4 : tensor<1x3x4x4xui8>
+  return %3 : tensor<1x3x4x4xf32>
 }
 
 // -----
@@ -200,4 +198,23 @@ func.func @clamps(%x: tensor<5xf32>, %y: tensor<5xi8>) -> tensor<5xi8> {
   %2 = onnx.QuantizeLinear(%1, %s, %z) : (tensor<5xf32>, tensor<f32>, tensor<i8>) -> tensor<5xi8>
   %d = onnx.DequantizeLinear(%y, %s, %z) : (tensor<5xi8>, tensor<f32>, tensor<i8>) -> tensor<5xf32>
   return %2 : tensor<5xi8>
+}
+
+// -----
+
+// From sums to bytes in one operator; the exact factor stays beside its float32.
+// CHECK-LABEL: func.func @requantise(
+// CHECK: %[[C:.*]] = onnx.MatMulInteger
+// CHECK: %[[Q:.*]] = onnx.Custom(%[[C]], {{.*}}high = 1.270000e+02 : f64, low = -1.280000e+02 : f64, scale = 2.500000e-01 : f64, zero = -1.280000e+02 : f64}{{.*}}op_type = "Requantise"
+// CHECK: return %[[Q]]
+func.func @requantise(%x: tensor<2x3xi8>) -> tensor<2x2xi8> {
+  %s = onnx.Weight() {value = dense<0.25> : tensor<f32>} : () -> tensor<f32>
+  %z = onnx.Weight() {value = dense<-128> : tensor<i8>} : () -> tensor<i8>
+  %w = onnx.Weight() {value = dense<[[1, 2], [3, 4], [5, 6]]> : tensor<3x2xi8>} : () -> tensor<3x2xi8>
+  %0 = onnx.DequantizeLinear(%x, %s, %z) : (tensor<2x3xi8>, tensor<f32>, tensor<i8>) -> tensor<2x3xf32>
+  %1 = onnx.DequantizeLinear(%w, %s) : (tensor<3x2xi8>, tensor<f32>) -> tensor<3x2xf32>
+  %2 = onnx.MatMul(%0, %1) : (tensor<2x3xf32>, tensor<3x2xf32>) -> tensor<2x2xf32>
+  %3 = onnx.Relu(%2) : (tensor<2x2xf32>) -> tensor<2x2xf32>
+  %4 = onnx.QuantizeLinear(%3, %s, %z) : (tensor<2x2xf32>, tensor<f32>, tensor<i8>) -> tensor<2x2xi8>
+  return %4 : tensor<2x2xi8>
 }
