@@ -58,6 +58,8 @@ auditPrecision(const QuantisedModel &model,
   if (placement)
     devices = devicesOf(*placement);
   for (auto [k, label] : llvm::enumerate(model.result->nodes)) {
+    if (label.added)
+      continue;
     PrecisionRow row{
         label.name, label.op,  model.scheme == "16x8" ? "int16" : "int8",
         "f32",      cpu.str(), ""};

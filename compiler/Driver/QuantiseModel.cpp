@@ -69,6 +69,10 @@ private:
                                  digestOfFile(request.recipe));
     }
     ChooseOptions choose = chooseOptions();
+    o.exits = request.limit &&
+              llvm::any_of(llvm::drop_begin(target.units), [](const Unit &u) {
+                return u.supports(Precision::Int8);
+              });
     if (request.limit)
       o.choose = [&](quantise::ChoiceContext &model) {
         return choosePrecision(model, choose, made->choice.emplace());

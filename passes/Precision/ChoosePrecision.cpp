@@ -198,9 +198,13 @@ JointProblem Chooser::joinBoth(const JointSide &floats,
                                const JointSide &integers) {
   std::vector<JointUnit> units(model.units.size());
   for (int u : all) {
+    units[u].noise = choice.alone.at(u);
+    if (auto exit = model.exits.find(u); exit != model.exits.end()) {
+      units[u].exitOf = exit->second;
+      continue;
+    }
     for (int node : model.units[u].nodes)
       units[u].nodes.push_back(model.graph.nameOf(node));
-    units[u].noise = choice.alone.at(u);
     units[u].forced = forced.count(u) != 0;
   }
   JointOptions joint;
@@ -341,8 +345,13 @@ std::set<int> Chooser::run() {
     PrecisionPlan
         floats; // not a plan of its own where a recipe forces integers
     JointSide floatSide = place(model.emit({}, false), floats);
-    evaluate(all, "all integers");
+    evaluate(all, model.exits.empty() ? "all integers"
+                                      : "all integers, float readers too");
     JointSide integerSide = lastSide;
+    std::set<int> inner = all;
+    for (auto &[exit, maker] : model.exits)
+      inner.erase(exit);
+    evaluate(inner, "all integers");
     evaluate(forced, "all float");
     evaluate(landed(floats), "placed, then quantised");
     searchJointly(floatSide, integerSide);

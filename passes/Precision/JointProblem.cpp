@@ -53,6 +53,7 @@ private:
   void addBorder(partition::Op &op, const std::vector<size_t> &members) const;
   void addFloatOptions(partition::Op &op, const std::vector<size_t> &members,
                        std::vector<char> &kind);
+  Cost wayOut(const partition::Op &op, int device) const;
   void addIntegerOptions(partition::Op &op, size_t at, std::vector<char> &kind);
   void applyPins(size_t at);
   Cost sensitivity(double noise) const;
@@ -111,9 +112,13 @@ void Joiner::numberClasses() {
     if (int n = number[classes[integerMember(j)]];
         n >= 0 && !integers.nodes[j].empty())
       integerMembers[n].push_back(j);
-  for (size_t u = 0; u < units.size(); ++u)
-    if (int n = number[classes[unitMember(u)]]; n >= 0)
-      joint.units[n].insert(int(u));
+  joint.exits.assign(floatMembers.size(), {});
+  for (size_t u = 0; u < units.size(); ++u) {
+    int exitOf = units[u].exitOf;
+    if (int n = number[classes[unitMember(exitOf < 0 ? u : size_t(exitOf))]];
+        n >= 0)
+      (exitOf < 0 ? joint.units : joint.exits)[n].insert(int(u));
+  }
 }
 
 /// Classes that lie on cycles, or between some, become one. True if there were
@@ -254,17 +259,36 @@ void Joiner::addFloatOptions(partition::Op &op,
   }
 }
 
+/// What it takes to make floats on the CPU of what a device wrote as integers.
+Cost Joiner::wayOut(const partition::Op &op, int device) const {
+  Cost sum = 0;
+  for (int t : op.outputs) {
+    Cost ps = options.quantise.psPerElement;
+    sum += options.quantise.fixed;
+    if (const auto &copy = floats.problem.conversions[device][0]) {
+      sum += copy->fixed;
+      ps += copy->psPerElement;
+    }
+    sum += (floats.problem.elements[t] * ps + 999) / 1000;
+  }
+  return sum;
+}
+
 void Joiner::addIntegerOptions(partition::Op &op, size_t at,
                                std::vector<char> &kind) {
   if (joint.units[at].empty() || integerMembers[at].empty())
     return;
-  double noise = 0;
+  double noise = 0, exitNoise = 0;
   for (int u : joint.units[at])
     noise += units[u].noise;
+  for (int u : joint.exits[at])
+    exitNoise += units[u].noise;
   int q = int(devices.size());
-  auto add = [&](int device, int input, int output, Cost cost) {
-    op.options.push_back({device, input, output, cost, sensitivity(noise)});
-    kind.push_back(1);
+  auto add = [&](int device, int input, int output, Cost cost, char form) {
+    double all =
+        noise + (form == JointProblem::IntegerWithExits ? exitNoise : 0);
+    op.options.push_back({device, input, output, cost, sensitivity(all)});
+    kind.push_back(form);
   };
   for (int d = 0; d < int(devices.size()); ++d) {
     if (d && devices[d].precision != Precision::Int8)
@@ -272,12 +296,11 @@ void Joiner::addIntegerOptions(partition::Op &op, size_t at,
     std::optional<Cost> cost = sumOn(integers.problem, integerMembers[at], d);
     if (!cost)
       continue;
-    if (d) {
-      add(d, d, d, *cost);
-    } else {
-      add(0, q, q, *cost);
-      add(0, q, 0, *cost);
-    }
+    add(d, d ? d : q, d ? d : q, *cost, JointProblem::Integer);
+    if (!d)
+      add(0, q, 0, *cost, JointProblem::Integer);
+    else if (!joint.exits[at].empty())
+      add(d, d, 0, *cost + wayOut(op, d), JointProblem::IntegerWithExits);
   }
 }
 
@@ -335,8 +358,16 @@ std::set<int>
 JointProblem::integersOf(const partition::Solution &solution) const {
   std::set<int> on;
   for (size_t j = 0; j < problem.ops.size(); ++j)
-    if (integer[j][solution.choice[j]])
+    switch (integer[j][solution.choice[j]]) {
+    case IntegerWithExits:
+      on.insert(exits[j].begin(), exits[j].end());
+      [[fallthrough]];
+    case Integer:
       on.insert(units[j].begin(), units[j].end());
+      break;
+    default:
+      break;
+    }
   return on;
 }
 

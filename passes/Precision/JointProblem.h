@@ -15,7 +15,9 @@
 // The way from a float state to an integer one is a QuantizeLinear on the CPU
 // and the copy of the bytes. There is none back, since float nodes and outputs
 // read the value itself, not what was rounded (passes/Quantise): a unit with
-// such a reader writes floats, which integer groups do on the CPU only.
+// such a reader writes floats, which integer groups do on the CPU only; or its
+// exits (passes/Quantise/Exits.h) are taken, at the price of their noise, of
+// the copy and of a DequantizeLinear on the CPU.
 #ifndef TESSERA_PASSES_PRECISION_JOINTPROBLEM_H
 #define TESSERA_PASSES_PRECISION_JOINTPROBLEM_H
 
@@ -39,6 +41,9 @@ struct JointUnit {
   double noise =
       0; ///< share of the worst part's power, when it alone is integers
   bool forced = false; ///< a recipe keeps it integers
+  /// Of an exit (passes/Quantise/Exits.h): the unit whose result its readers
+  /// get rounded. It has no nodes of its own.
+  int exitOf = -1;
 };
 
 struct JointOptions {
@@ -53,8 +58,10 @@ struct JointProblem {
   partition::Problem problem;
   partition::Allowed allowed;
   std::vector<std::set<int>> units; ///< per operator: the candidates in it
-  std::vector<std::vector<char>>
-      integer; ///< per operator and option: whether in integers
+  std::vector<std::set<int>> exits; ///< and the exits behind these
+  /// Per operator and option.
+  enum Form : char { Float, Integer, IntegerWithExits };
+  std::vector<std::vector<char>> integer;
   double noisePerSensitivity = 0;
 
   /// The candidates that an answer makes integers.

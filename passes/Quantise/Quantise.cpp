@@ -1,4 +1,5 @@
 #include "passes/Quantise/Quantise.h"
+#include "passes/Quantise/Exits.h"
 #include "passes/Quantise/Prepare.h"
 #include "passes/Quantise/WeightOnly.h"
 
@@ -92,7 +93,8 @@ public:
     prepare();
     Graph g(proto);
     for (int i = 0; i < g.nodeCount(); ++i)
-      result.nodes.push_back({g.nameOf(i), g.node(i).op_type()});
+      result.nodes.push_back({g.nameOf(i), g.node(i).op_type(),
+                              exits.count(g.node(i).name()) != 0});
     result.decisions.units = findUnits(g);
     std::vector<Unit> &units = result.decisions.units;
     for (Unit &u : units)
@@ -110,6 +112,8 @@ public:
                       return h.kind == "decomposed-normalisation";
                     });
     choose(g, units, floating, policy);
+    for (auto &[exit, maker] : exitsOf(g, units, exits))
+      units[exit].quantised = true;
     applyRecipe(options.recipe, g, units, methods);
     refuseEmpty(units);
     Ranges ranges = calibrate(g, valuesOfInterest(g, units), source, compile,
@@ -142,6 +146,9 @@ private:
     declared = proto.graph().input();
     if (sameShapes(all))
       fixInputs(proto, all[0]);
+    // Where all but products is float there would be one behind each of them.
+    if (options.exits && !isTransformer(Graph(proto)))
+      exits = insertExits(proto, {options.coverage, result.originalOpset});
   }
 
   std::vector<Sample> firstSamples(size_t count) {
@@ -186,7 +193,12 @@ private:
       decideScales(g, ranges, result.ranges, options.percentile, methods, d);
       return d;
     };
-    ChoiceContext context{g, result.decisions.units, result.parts, model, {},
+    ChoiceContext context{g,
+                          exitsOf(g, result.decisions.units, exits),
+                          result.decisions.units,
+                          result.parts,
+                          model,
+                          {},
                           {}};
     context.emit = [&](const std::set<int> &on, bool final) {
       Decisions d = with(on);
@@ -281,6 +293,7 @@ private:
   std::vector<Sample> samples;
   std::map<std::string, RangeMethod> methods; ///< by value, from the recipe
   google::protobuf::RepeatedPtrField<::onnx::ValueInfoProto> declared;
+  std::set<std::string> exits; ///< names of inserted nodes
   QuantiseResult result;
 
 public:

@@ -22,6 +22,8 @@ namespace tessera::quantise {
 /// decided. Candidates are the units that are quantised in `units`.
 struct ChoiceContext {
   const Graph &graph;
+  /// Candidates that end integers (Exits.h), and whose result they pass on.
+  std::map<int, int> exits;
   const std::vector<Unit> &units;
   const std::vector<Part> &parts;
   SwitchModel &model;
@@ -45,6 +47,7 @@ struct QuantiseOptions {
   IslandOptions islands;
   /// Chooses the units that are integers, instead of the search for islands.
   std::function<std::set<int>(ChoiceContext &)> choose;
+  bool exits = false; ///< with `choose`: float nodes may read rounded values
   Recipe recipe;
   CalibrationOptions calibration;
   Progress progress;
@@ -52,6 +55,7 @@ struct QuantiseOptions {
 
 struct NodeLabel {
   std::string name, op;
+  bool added = false; ///< not in the model: an exit
 };
 
 struct QuantiseResult {

@@ -26,7 +26,7 @@ import fetch
 from harness import CACHE, Fault, Refused, Tally, Tools, error, oracle
 from quantize import samples, snr
 
-QUICK = ["dscnn_kws:ethos-u55-128", "blazeface_front_128:rk3588-sim"]
+QUICK = ["dscnn_kws:ethos-u55-128", "blazeface_front_128:ethos-u55-256", "oww_embedding:rk3588-sim"]
 # A model, and what it makes at least by scheme, a few dB below what was measured.
 SCHEMES = ("dscnn_kws", {"int8": 46, "16x8": 47, "w8": 46, "f16": 70})
 RECIPE = "ranges: minmax\n"

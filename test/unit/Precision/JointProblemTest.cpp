@@ -155,6 +155,24 @@ TEST_CASE("Joint: what a merger would make cyclic is merged as well",
   CHECK(p.problem.ops[1].outputs == std::vector<int>{3});
 }
 
+TEST_CASE("Joint: with an exit a float reader gets what was rounded",
+          "[precision]") {
+  Chain chain(true);
+  chain.units.push_back({{}, 0.03, false, 1}); // behind `b`
+  chain.options.limit = 0.07;
+  JointProblem p = chain.join();
+  auto s = solved(p);
+  REQUIRE(s);
+  // Quantise 7, in 2, launch 5, both 40, and out: copy 2, dequantise 7.
+  CHECK(s->cost == 63);
+  CHECK(p.integersOf(*s) == std::set<int>{0, 1, 2});
+  // Its noise counts.
+  p.allow(0.05);
+  s = solved(p);
+  REQUIRE(s);
+  CHECK(s->cost == 109);
+}
+
 TEST_CASE("Joint: a unit that a recipe keeps in integers has no float option",
           "[precision]") {
   Chain chain(false);
