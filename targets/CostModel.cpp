@@ -56,7 +56,7 @@ double GroupPricer::storedBytes(Value v) const {
   Type element = elementOf(v);
   unsigned bits = element ? onnx::getStorageBits(element) : 0;
   if (isa_and_nonnull<FloatType>(element) && !onnx::getConstant(v))
-    bits = std::min<unsigned>(bits, precision == Precision::F32 ? bits : precision == Precision::F16 ? 16 : 8);
+    bits = std::min<unsigned>(bits, precision == Precision::F32 ? bits : 8 * ::tessera::storedBytes(precision));
   if (isa_and_nonnull<FloatType>(element) && precision == Precision::F16)
     bits = std::min(bits, 16u); // weights too; biases of int8 stay wide
   return sizes.elements(v) * bits / 8.0;

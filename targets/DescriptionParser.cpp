@@ -145,10 +145,10 @@ Quantity DescriptionParser::quantity(yaml::MappingReader &m, StringRef key, cons
 }
 
 std::optional<Precision> DescriptionParser::precision(StringRef word, yaml::Position at) {
-  for (Precision p : {Precision::F32, Precision::F16, Precision::Int8})
+  for (Precision p : allPrecisions)
     if (precisionName(p) == word)
       return p;
-  faults.add(at, "precision '" + word + "' is none of f32, f16, int8");
+  faults.add(at, "precision '" + word + "' is none of f32, f16, int8, int16");
   return std::nullopt;
 }
 
@@ -257,12 +257,14 @@ void DescriptionParser::readUnitFields(yaml::MappingReader &m, Unit &unit, yaml:
   unit.kind = kind == "npu" ? UnitKind::Npu : UnitKind::Cpu;
   unit.backend = m.text("backend");
   bool npu = unit.kind == UnitKind::Npu;
-  bool known = npu ? unit.backend == "tosa-ref" || unit.backend == "ethos-u" : unit.backend == "cpu";
+  bool known = npu ? is_contained({"tosa-ref", "ethos-u", "rknn"}, unit.backend) : unit.backend == "cpu";
   if (!unit.backend.empty() && !known)
     faults.add(m.optional("backend")->at, "backend '" + unit.backend + "' does not serve units of kind " + kind +
-                                              "; known is " + (npu ? "tosa-ref, ethos-u" : "cpu"));
+                                              "; known is " + (npu ? "tosa-ref, ethos-u, rknn" : "cpu"));
   if (unit.backend == "ethos-u")
     readEthosU(m, unit);
+  if (unit.backend == "rknn")
+    unit.accelerator = m.text("accelerator");
   if (auto index = memory(m.text("memory"), at))
     unit.memory = *index;
   for (const yaml::Node &item : m.items("precisions", /*isRequired=*/true))
@@ -281,7 +283,7 @@ void DescriptionParser::readUnitFields(yaml::MappingReader &m, Unit &unit, yaml:
 /// Words that do not go together would be found by the vendor's compiler only.
 void DescriptionParser::checkEthosU(yaml::MappingReader &m, const Unit &unit) {
   for (Precision p : unit.precisions)
-    if (p != Precision::Int8)
+    if (!isQuantised(p))
       faults.add(m.optional("precisions")->at, "backend 'ethos-u' computes in integers, not in " + precisionName(p));
   auto accelerator = ethosu::findAccelerator(unit.accelerator);
   if (!accelerator)

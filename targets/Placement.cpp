@@ -121,13 +121,13 @@ static void lowerFor(const Unit &unit, llvm::ArrayRef<Operation *> ops, Precisio
 
 const std::vector<std::string> &PlacementJudge::lower(const Unit &unit, Operation *op, Precision precision) {
   std::vector<Operation *> together{op};
-  if (precision == Precision::Int8)
+  if (isQuantised(precision))
     together = quantisedNeighbourhood(op);
   auto [it, isNew] = lowered.try_emplace({unit.accelerator, precision, together});
   if (!isNew)
     return it->second;
   cpu::Reasons reasons;
-  if (precision != Precision::Int8) {
+  if (!isQuantised(precision)) {
     lowerFor(unit, together, precision, reasons);
   } else {
     OwningOpRef<ModuleOp> copy = isolate(together);

@@ -17,7 +17,7 @@ bool isConstantOperand(Value value, Precision precision) {
   if (onnx::getConstant(value))
     return true;
   Operation *def = value.getDefiningOp();
-  return precision == Precision::Int8 && def && def->getName().getStringRef() == "onnx.DequantizeLinear" &&
+  return isQuantised(precision) && def && def->getName().getStringRef() == "onnx.DequantizeLinear" &&
          all_of(def->getOperands(), [](Value v) { return onnx::getConstant(v) != nullptr; });
 }
 

@@ -116,7 +116,10 @@ const OpRule *findRule(const Unit &unit, Operation *op, Precision precision) {
 // --- element types
 // ---------------------------------------------------------------
 
-static bool is8Bit(mlir::Type element) { return element.isInteger(8); }
+/// Whether a quantised tensor may have these elements.
+static bool isStored(mlir::Type element, Precision precision) {
+  return element.isInteger(8) || (precision == Precision::Int16 && element.isInteger(16));
+}
 static mlir::Type elementOf(Value v) {
   auto type = dyn_cast<ShapedType>(v.getType());
   return type ? type.getElementType() : mlir::Type();
@@ -127,25 +130,25 @@ static bool isFloat(Value v) { return isa_and_nonnull<FloatType>(elementOf(v)); 
 /// QuantizeLinear: an operator with its activation and what merges them.
 constexpr unsigned islandDepth = 4;
 
-/// Whether the float value comes from 8 bits within a few operators.
-static bool comesFromInt8(Value v, unsigned depth = islandDepth) {
+/// Whether the float value comes from such integers within a few operators.
+static bool comesFromIntegers(Value v, Precision precision, unsigned depth = islandDepth) {
   if (onnx::getConstant(v))
     return true;
   Operation *def = v.getDefiningOp();
   if (!def)
     return false;
   if (def->getName().getStringRef() == "onnx.DequantizeLinear")
-    return is8Bit(elementOf(def->getOperand(0)));
-  return depth && all_of(def->getOperands(), [&](Value o) { return !isFloat(o) || comesFromInt8(o, depth - 1); });
+    return isStored(elementOf(def->getOperand(0)), precision);
+  return depth && all_of(def->getOperands(), [&](Value o) { return !isFloat(o) || comesFromIntegers(o, precision, depth - 1); });
 }
 
-/// Whether the float value is only read as 8 bits within a few operators.
-static bool becomesInt8(Value v, unsigned depth = islandDepth) {
+/// Whether the float value is only read as such integers within a few operators.
+static bool becomesIntegers(Value v, Precision precision, unsigned depth = islandDepth) {
   return !v.use_empty() && all_of(v.getUsers(), [&](Operation *user) {
     if (user->getName().getStringRef() == "onnx.QuantizeLinear")
-      return is8Bit(elementOf(user->getResult(0)));
+      return isStored(elementOf(user->getResult(0)), precision);
     return depth && !user->hasTrait<OpTrait::IsTerminator>() &&
-           all_of(user->getResults(), [&](Value r) { return isFloat(r) && becomesInt8(r, depth - 1); });
+           all_of(user->getResults(), [&](Value r) { return isFloat(r) && becomesIntegers(r, precision, depth - 1); });
   });
 }
 
@@ -166,12 +169,14 @@ static void checkType(Value v, StringRef name, bool isResult, const OpRule &rule
     reasons.push_back(("element type " + type + " of '" + name + "' is not float32").str());
   if (precision == Precision::F16 && !element.isF32() && !element.isF16())
     reasons.push_back(("element type " + type + " of '" + name + "' is none of float32, float16").str());
-  if (precision != Precision::Int8 || is8Bit(element))
+  if (!isQuantised(precision) || isStored(element, precision))
     return;
-  bool known = isa<FloatType>(element) && (isResult ? becomesInt8(v) : comesFromInt8(v));
+  bool known =
+      isa<FloatType>(element) && (isResult ? becomesIntegers(v, precision) : comesFromIntegers(v, precision));
+  std::string bits = precision == Precision::Int8 ? "8 bits" : "8 or 16 bits";
   if (!known)
-    reasons.push_back((isResult ? "'" + name + "' is " + type + " and is not quantised to 8 bits by its readers"
-                                : "'" + name + "' is " + type + " and does not come from 8 bits")
+    reasons.push_back((isResult ? "'" + name + "' is " + type + " and is not quantised to " + bits + " by its readers"
+                                : "'" + name + "' is " + type + " and does not come from " + bits)
                           .str());
 }
 

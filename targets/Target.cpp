@@ -16,11 +16,13 @@ StringRef originName(Origin origin) {
 }
 
 StringRef precisionName(Precision precision) {
-  static constexpr const char *names[] = {"f32", "f16", "int8"};
+  static constexpr const char *names[] = {"f32", "f16", "int8", "int16"};
   return names[static_cast<unsigned>(precision)];
 }
 
 std::string Unit::deviceKind() const {
+  if (backend == "rknn")
+    return "rknn/" + accelerator;
   return backend == "ethos-u" ? accelerator + "/" + systemConfig + "/" + memoryMode : "";
 }
 

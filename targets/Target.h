@@ -26,9 +26,16 @@ struct Quantity {
   Origin origin = Origin::Assumed;
 };
 
-/// How tensors are stored on a unit: f16 accumulates in f32, int8 in i32.
-enum class Precision { F32, F16, Int8 };
+/// How tensors are stored on a unit: f16 accumulates in f32, int8 in i32. Int16
+/// is of activations: weights have 8 bits, tensors of 8 bits are served as well,
+/// sums have 48.
+enum class Precision { F32, F16, Int8, Int16 };
+constexpr Precision allPrecisions[] = {Precision::F32, Precision::F16, Precision::Int8, Precision::Int16};
 llvm::StringRef precisionName(Precision precision);
+/// Whether floats are only what integers mean.
+constexpr bool isQuantised(Precision p) { return p == Precision::Int8 || p == Precision::Int16; }
+/// Bytes of an activation.
+constexpr unsigned storedBytes(Precision p) { return p == Precision::F32 ? 4 : p == Precision::Int8 ? 1 : 2; }
 
 enum class UnitKind { Cpu, Npu };
 
@@ -92,8 +99,9 @@ struct OpRule {
 };
 
 struct Unit {
-  std::string name, backend; ///< backend: "cpu", "tosa-ref" or "ethos-u"
-  /// Of ethos-u: what its compiler is told, in its own words.
+  std::string name, backend; ///< backend: "cpu", "tosa-ref", "ethos-u" or "rknn"
+  /// What the vendor's compiler is told, in its own words; of rknn only the first,
+  /// the chip.
   std::string accelerator, systemConfig, memoryMode;
   UnitKind kind = UnitKind::Cpu;
   bool segments = false; ///< work is submitted in segments, each with a launch

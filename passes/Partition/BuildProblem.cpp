@@ -124,12 +124,24 @@ static void splitDequantisation(func::FuncOp func) {
       use.set(OpBuilder(op).clone(*op)->getResult(0));
 }
 
+/// Whether some tensor has 16 bits: otherwise Int16 is Int8 under another name.
+static bool hasInt16(func::FuncOp func) {
+  auto wide = [](Value v) {
+    auto type = dyn_cast<ShapedType>(v.getType());
+    return type && type.getElementType().isInteger(16);
+  };
+  return llvm::any_of(func.getBody().front(), [&](Operation &op) { return llvm::any_of(op.getResults(), wide); }) ||
+         llvm::any_of(func.getArguments(), wide);
+}
+
 void Builder::addDevices() {
   model.devices.push_back({0, Precision::F32});
   model.problem.devices.push_back({target.units[0].name, 0, false});
   for (unsigned u = 1; u < target.units.size(); ++u) {
     const Unit &unit = target.units[u];
     for (Precision p : unit.precisions) {
+      if (p == Precision::Int16 && !hasInt16(func))
+        continue;
       model.devices.push_back({u, p});
       model.problem.devices.push_back(
           {unit.name + ":" + precisionName(p).str(), launchNs(target, u), unit.segments});
@@ -147,7 +159,7 @@ void Builder::addStates() {
 /// Cost of a tensor's way to a device's state, or back: conversion by the CPU
 /// and a copy of what the device stores.
 std::optional<partition::Conversion> Builder::toDevice(const PlacementDevice &device, bool back) const {
-  unsigned bytes = device.precision == Precision::F32 ? 4 : device.precision == Precision::F16 ? 2 : 1;
+  unsigned bytes = storedBytes(device.precision);
   LinearCost copy = back ? copyCost(target, device.unit, 0) : copyCost(target, 0, device.unit);
   partition::Conversion c{copy.fixedNs, copy.ps * bytes};
   if (device.precision == Precision::F16) {
@@ -379,7 +391,7 @@ LogicalResult Builder::addGroup(const SmallVector<Operation *> &ops) {
 }
 
 FailureOr<ModelProblem> Builder::run() {
-  if (llvm::any_of(target.units, [](const Unit &u) { return u.kind == UnitKind::Npu && u.supports(Precision::Int8); }))
+  if (llvm::any_of(target.units, [](const Unit &u) { return u.kind == UnitKind::Npu && llvm::any_of(u.precisions, isQuantised); }))
     splitDequantisation(func);
   bool assumed = false;
   auto analysis = onnx::ShapeAnalysis::run(func, &assumed);

@@ -22,10 +22,10 @@ static bool isQuantisation(Operation *op) {
 /// A unit of the target that computes all of `ops` in integers, by its rules.
 static bool integersServe(ArrayRef<Operation *> ops, const TargetDescription &target) {
   for (unsigned u = 1; u < target.units.size(); ++u)
-    if (target.units[u].supports(Precision::Int8) && llvm::all_of(ops, [&](Operation *op) {
-          return failingRules(target, u, op, Precision::Int8).empty();
-        }))
-      return true;
+    for (Precision p : target.units[u].precisions)
+      if (isQuantised(p) &&
+          llvm::all_of(ops, [&](Operation *op) { return failingRules(target, u, op, p).empty(); }))
+        return true;
   return false;
 }
 
@@ -98,7 +98,7 @@ static void moveDequantisationToReaders(Groups &groups) {
 }
 
 void mergeIslands(Groups &groups, const TargetDescription &target) {
-  bool integers = llvm::any_of(llvm::drop_begin(target.units), [](const Unit &u) { return u.supports(Precision::Int8); });
+  bool integers = llvm::any_of(llvm::drop_begin(target.units), [](const Unit &u) { return llvm::any_of(u.precisions, isQuantised); });
   if (!integers || llvm::none_of(groups, [](const auto &ops) { return llvm::any_of(ops, isQuantisation); }))
     return;
   moveDequantisationToReaders(groups);

@@ -9,13 +9,32 @@ namespace tessera::tosa {
 struct Quantisation {
   double scale = 1;
   int64_t zeroPoint = 0;
-};
-/// Scale and zero point of a whole int8 tensor, from constant operands.
-std::optional<Quantisation> readQuantisation(mlir::Operation *op, Lowerer &l, unsigned scale, unsigned zero);
+  unsigned bits = 8; ///< 8 or 16
 
-/// factor = multiplier / 2^shift with 31 bits; false if RESCALE cannot have it.
-bool multiplierOf(double factor, int64_t &multiplier, int64_t &shift);
+  int64_t low() const { return -(int64_t(1) << (bits - 1)); }
+  int64_t high() const { return -low() - 1; }
+  /// A real number, no NaN, as QuantizeLinear gives it.
+  int64_t integerOf(double v) const;
+  double realOf(int64_t i) const { return scale * (double)(i - zeroPoint); }
+  mlir::Type element(Lowerer &l) const { return l.b.getIntegerType(bits); }
+  /// How far a result may be from ONNX's before it is rounded, in steps.
+  double errorLimit() const { return bits == 8 ? 0.25 : 16; }
+};
+/// Scale and zero point of a whole tensor of `element`, from constant operands.
+std::optional<Quantisation> readQuantisation(mlir::Operation *op, Lowerer &l, unsigned scale, unsigned zero,
+                                             mlir::Type element);
+
+/// Of the integers that `v` is computed in: 8 and 16 are as DequantizeLinear read
+/// them, 32 and 48 are sums.
+unsigned bitsOf(Lowerer &l, mlir::Value v);
+inline bool isSum(Lowerer &l, mlir::Value v) { return bitsOf(l, v) > 16; }
+/// The order in which `v` was computed, or one whose last axis is that of its scales.
+Perm channelsAtEnd(Lowerer &l, mlir::Value v, const Scaled &m);
+
+/// factor = multiplier / 2^shift with so many bits; false if RESCALE cannot have it.
+bool multiplierOf(double factor, int64_t &multiplier, int64_t &shift, int bits = 31);
 /// RESCALE by one factor, or by one a channel on the last axis; null after a reason.
+/// Multipliers have 31 bits, of a 48-bit `x` 15.
 mlir::Value rescale(Lowerer &l, mlir::Value x, llvm::ArrayRef<double> factors, int64_t zeroIn, int64_t zeroOut,
                     mlir::Type out);
 
@@ -28,13 +47,23 @@ struct QuantisedWeight {
 };
 /// None, with a reason, if the floats are not multiples of some step each.
 std::optional<QuantisedWeight> quantiseWeight(Lowerer &l, const HostTensor &w, int64_t axis);
-/// A constant that is added to an accumulator of `channels` channels on the last
-/// axis of its own (one number, or one a channel), in the steps of `meaning`,
-/// which takes account of it; zeros for a null one. None after a reason.
-std::optional<HostTensor> quantiseBias(Lowerer &l, mlir::Value bias, int64_t channels, Scaled &meaning);
+/// The type of sums of products with integers of `element`: 32 bits, 48 if it has 16.
+mlir::Type sumType(Lowerer &l, mlir::Type element);
+/// Whether sums up to `bound` fit a type.
+llvm::LogicalResult checkSum(Lowerer &l, int64_t bound, mlir::Type sum);
+/// A constant that is added to a sum of `channels` channels on the last axis of
+/// its own (one number, or one a channel), in the steps of `meaning`, which takes
+/// account of it; zeros for a null one. Null after a reason.
+mlir::Value quantiseBias(Lowerer &l, mlir::Value bias, int64_t channels, Scaled &meaning, mlir::Type sum);
+/// The operand as an 8-bit or 16-bit tensor whose meaning needs nothing more.
+std::optional<Scaled> plainOperand(mlir::Operation *op, Lowerer &l, unsigned position);
 
 /// What each int8 means after the operators still to be applied; none after a reason.
 std::optional<HostTensor> meaningsOf(Lowerer &l, const Scaled &m);
+/// Notes that `op`, of one operand that is not constant, is still to be applied.
+llvm::LogicalResult tabulate(mlir::Operation *op, Lowerer &l);
+/// The QuantizeLinear `op` of what has operators still to be applied.
+llvm::LogicalResult quantizeByTable(mlir::Operation *op, Lowerer &l, const Scaled &m, const Quantisation &q);
 
 } // namespace tessera::tosa
 #endif
