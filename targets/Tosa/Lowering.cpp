@@ -58,7 +58,7 @@ RegisterLowering::RegisterLowering(std::initializer_list<StringRef> names, Domai
 }
 
 const LoweringEntry *findLowering(Operation *op, Precision precision) {
-  Table &t = table(precision == Precision::Int8);
+  Table &t = table(isQuantised(precision));
   auto it = t.find(op->getName().getStringRef());
   return it == t.end() ? nullptr : &it->second;
 }
@@ -69,7 +69,8 @@ const LoweringEntry *findLowering(Operation *op, Precision precision) {
 
 static bool elementServed(Type t, Elements elements, Precision precision) {
   bool isFloat = t.isF32() || t.isF16(), isBool = t.isInteger(1);
-  bool isInt = t.isSignlessInteger(8) || t.isSignlessInteger(32);
+  bool isInt = t.isSignlessInteger(8) || t.isSignlessInteger(32) ||
+               (t.isSignlessInteger(16) && precision == Precision::Int16);
   switch (elements) {
   case Elements::Float: return isFloat;
   case Elements::FloatOrInt: return isFloat || isInt;
@@ -135,7 +136,7 @@ static LogicalResult inheritMeaning(Operation *op, Lowerer &l) {
     return l.no() << "moves a tensor whose channels have scales of their own";
   for (Value v : op->getResults())
     if (isa<FloatType>(Lowerer::typeOf(v).getElementType()))
-      l.scaled[v] = meaning;
+      l.scaled.try_emplace(v, meaning); // interpolation has a meaning of its own
   return success();
 }
 
@@ -155,7 +156,7 @@ static LogicalResult lowerOp(Operation *op, Lowerer &l) {
     return l.no() << "has no lowering to TOSA in precision " << precisionName(l.precision);
   if (failed(checkOp(op, *entry, l)))
     return failure();
-  if (l.precision == Precision::Int8)
+  if (isQuantised(l.precision))
     for (Value v : op->getOperands())
       if (isa<FloatType>(Lowerer::typeOf(v).getElementType()) && !isConstant(v) && !l.scaled.contains(v) &&
           op->getName().getStringRef() != "onnx.QuantizeLinear")
@@ -169,7 +170,7 @@ static LogicalResult lowerOp(Operation *op, Lowerer &l) {
     return l.reasons.all.size() > before ? failure() : LogicalResult(l.no() << "cannot be expressed");
   if (failed(checkBuilt(l, last)))
     return failure();
-  if (l.precision == Precision::Int8 && findLowering(op, Precision::F32) &&
+  if (isQuantised(l.precision) && findLowering(op, Precision::F32) &&
       findLowering(op, Precision::F32)->fn == entry->fn)
     return inheritMeaning(op, l);
   return success();
@@ -207,9 +208,9 @@ static LogicalResult checkBorder(const Border &border, Precision precision, Reas
       reasons.no() << what << " of the region has no static shape: " << onnx::getTypeName(v.getType());
     else if (type.getRank() == 0)
       reasons.no() << what << " of the region has rank 0";
-    else if (precision == Precision::Int8 && isa<FloatType>(type.getElementType()))
+    else if (isQuantised(precision) && isa<FloatType>(type.getElementType()))
       reasons.no() << what << " of the region is " << onnx::getTypeName(type.getElementType())
-                   << ": only integers cross the border under int8";
+                   << ": only integers cross the border under " << precisionName(precision);
     else if (what == "an input" && type.getElementType().isInteger(64))
       reasons.no() << what << " of the region is int64, which TOSA has not";
   };

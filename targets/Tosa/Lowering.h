@@ -17,7 +17,7 @@ namespace tessera::tosa {
 using cpu::Reasons;
 
 // Precision F32 and F16: every float tensor of the region has that element type
-// on the device; sums accumulate in float32 either way. Int8: the region is
+// on the device; sums accumulate in float32 either way. Int8 and Int16: the region is
 // quantised, each float tensor in it is some integer tensor's meaning
 // (DequantizeLinear opens it, QuantizeLinear closes it) and none crosses the
 // border.

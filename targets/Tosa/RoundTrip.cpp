@@ -18,7 +18,7 @@ namespace {
 using Run = SmallVector<Operation *>;
 
 std::optional<Precision> parsePrecision(StringRef word) {
-  for (Precision p : {Precision::F32, Precision::F16, Precision::Int8})
+  for (Precision p : allPrecisions)
     if (word == precisionName(p))
       return p;
   return std::nullopt;
@@ -28,7 +28,7 @@ std::optional<Precision> parsePrecision(StringRef word) {
 Run longestAt(ArrayRef<Operation *> ops, size_t from, Precision precision) {
   for (size_t end = ops.size(); end > from; --end) {
     bool closed = ops[end - 1]->getName().getStringRef() == "onnx.QuantizeLinear";
-    if (precision == Precision::Int8 && !closed)
+    if (isQuantised(precision) && !closed)
       continue;
     Reasons reasons;
     ArrayRef<Operation *> part = ops.slice(from, end - from);
@@ -46,12 +46,12 @@ SmallVector<Run> findRuns(Block &block, const RoundTripOptions &options) {
       continue;
     // What quantises a float from outside stays outside, before the run.
     Operation *source = op.getNumOperands() ? op.getOperand(0).getDefiningOp() : nullptr;
-    if (options.precision == Precision::Int8 && op.getName().getStringRef() == "onnx.QuantizeLinear" &&
+    if (isQuantised(options.precision) && op.getName().getStringRef() == "onnx.QuantizeLinear" &&
         !llvm::is_contained(stretches.back(), source))
       continue;
     Reasons reasons;
     Operation *alone = &op;
-    bool possible = options.precision == Precision::Int8 ? findLowering(&op, options.precision) != nullptr
+    bool possible = isQuantised(options.precision) ? findLowering(&op, options.precision) != nullptr
                                                          : succeeded(canLower(alone, options.precision, reasons));
     if (possible)
       stretches.back().push_back(&op);
@@ -148,7 +148,7 @@ public:
     if (failed(roundTrip(getOperation(), {*parsed, dump, only, minimum})))
       signalPassFailure();
   }
-  Option<std::string> precision{*this, "precision", llvm::cl::desc("f32, f16 or int8"), llvm::cl::init("f32")};
+  Option<std::string> precision{*this, "precision", llvm::cl::desc("f32, f16, int8 or int16"), llvm::cl::init("f32")};
   Option<std::string> dump{*this, "dump", llvm::cl::desc("folder for the files"), llvm::cl::init("")};
   Option<int64_t> only{*this, "only", llvm::cl::desc("the segment to keep alone"), llvm::cl::init(-1)};
   Option<int64_t> minimum{*this, "minimum", llvm::cl::desc("operators that a segment has at least"), llvm::cl::init(1)};

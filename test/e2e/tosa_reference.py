@@ -13,7 +13,7 @@ import tosa_reference_model as model
 from tosa.DType import DType
 from tosa.TosaGraph import TosaGraph
 
-TYPES = {DType.FP32: np.float32, DType.FP16: np.float16, DType.INT8: np.int8, DType.INT32: np.int32, DType.BOOL: np.bool_}
+TYPES = {DType.FP32: np.float32, DType.FP16: np.float16, DType.INT8: np.int8, DType.INT16: np.int16, DType.INT32: np.int32, DType.BOOL: np.bool_}
 
 
 def value(dtype, shape, rng):
@@ -21,7 +21,7 @@ def value(dtype, shape, rng):
         return rng.standard_normal(shape).astype(dtype)
     if dtype == np.bool_:
         return rng.integers(0, 2, shape).astype(np.bool_)
-    low, high = (-128, 128) if dtype == np.int8 else (-1000, 1000)
+    low, high = {np.int8: (-128, 128), np.int16: (-32768, 32768)}.get(dtype, (-1000, 1000))
     return rng.integers(low, high, shape).astype(dtype)
 
 

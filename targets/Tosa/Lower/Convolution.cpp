@@ -9,7 +9,9 @@ namespace {
 
 constexpr int64_t maxGroups = 32; // more convolutions than that are not worth a segment
 
-Type accumulator(Lowerer &l, Type element) { return element.isInteger(8) ? Type(l.b.getI32Type()) : Type(l.b.getF32Type()); }
+Type accumulator(Lowerer &l, Type element) {
+  return isa<FloatType>(element) ? Type(l.b.getF32Type()) : l.b.getIntegerType(element.isInteger(16) ? 48 : 32);
+}
 
 /// Attributes of all kinds of convolution, for images or volumes.
 SmallVector<NamedAttribute> attributes(Lowerer &l, const Window &w, Type element) {
@@ -60,7 +62,8 @@ FailureOr<Value> buildConvolution(Operation *op, Lowerer &l, Value x, int64_t ze
     return failure();
   x = asImage(l, cutToWindow(l, x, *w));
   auto attrs = attributes(l, *w, element);
-  Value zx = l.zeroPoint(element, zeroX), zw = l.zeroPoint(element);
+  Value zx = l.zeroPoint(element, zeroX);
+  Value zw = l.zeroPoint(isa<FloatType>(element) ? element : Type(l.b.getI8Type()));
   ArrayRef<int64_t> space = out.drop_front(2);
   Value y;
   if (group == inChannels && group > 1 && ws[1] == 1) {

@@ -240,7 +240,7 @@ Value Lowerer::reduce(StringRef mnemonic, Value x, int64_t a) {
 /// float16 products are summed in float32 and stored as float16.
 Value Lowerer::matmul(Value x, Value y, int64_t zeroX, int64_t zeroY) {
   Type in = typeOf(x).getElementType();
-  Type out = in.isInteger(8) ? Type(b.getI32Type()) : Type(b.getF32Type());
+  Type out = isa<FloatType>(in) ? Type(b.getF32Type()) : b.getIntegerType(in.isInteger(16) ? 48 : 32);
   auto type = RankedTensorType::get({shapeOf(x)[0], shapeOf(x)[1], shapeOf(y)[2]}, out);
   Value product = op("matmul", {x, y, zeroPoint(in, zeroX), zeroPoint(in, zeroY)}, type);
   return in.isF16() ? cast(product, in) : product;

@@ -51,8 +51,10 @@ public:
   void set(mlir::Value v, mlir::Value stored, llvm::ArrayRef<int64_t> perm = {});
   /// The order in which `v` was computed; identity for constants.
   Perm order(mlir::Value v) const;
-  /// Meanings of integer tensors, only under Precision::Int8.
+  /// Meanings of integer tensors, only where the precision is quantised.
   llvm::DenseMap<mlir::Value, Scaled> scaled;
+  /// Operators whose work another has done.
+  llvm::SmallPtrSet<mlir::Operation *, 4> merged;
 
   static mlir::RankedTensorType typeOf(mlir::Value v) { return mlir::cast<mlir::RankedTensorType>(v.getType()); }
   static int64_t rankOf(mlir::Value v) { return typeOf(v).getRank(); }
@@ -178,6 +180,14 @@ mlir::FailureOr<mlir::Value> buildConvolution(mlir::Operation *op, Lowerer &l, m
 mlir::Value buildProduct(mlir::Operation *op, Lowerer &l, mlir::Value y, int64_t zeroX, int64_t zeroY);
 /// Clip's bounds, in order: where they cross, ONNX gives the upper one everywhere.
 std::optional<std::pair<double, double>> clipBounds(mlir::Operation *op, Lowerer &l, double lowest, double highest);
+/// Axes of a reduction; none after a reason. Empty if it reduces nothing.
+std::optional<llvm::SmallVector<int64_t>> reductionAxes(mlir::Operation *op, Lowerer &l);
+/// Reduces x (in the order `perm`) over ONNX's axes, keeping them as 1.
+mlir::Value reduceAxes(Lowerer &l, llvm::StringRef mnemonic, mlir::Value x, llvm::ArrayRef<int64_t> perm,
+                       llvm::ArrayRef<int64_t> axes);
+/// Sets the result, without the reduced axes unless keepdims.
+void finishReduction(mlir::Operation *op, Lowerer &l, mlir::Value y, llvm::ArrayRef<int64_t> perm);
+llvm::LogicalResult buildArgMax(mlir::Operation *op, Lowerer &l);
 /// Says why not all types of `op`, an operator of the dialect, are of TOSA 1.0's profiles.
 llvm::LogicalResult checkProfiles(mlir::Operation *op, Reasons &reasons);
 

@@ -140,7 +140,7 @@ LogicalResult lowerPad(Operation *op, Lowerer &l) {
   auto fill = l.constantScalar(op, 2, 0);
   if (!pads || !fill)
     return failure();
-  if (l.precision == Precision::Int8) { // the integer that means the fill
+  if (isQuantised(l.precision)) { // the integer that means the fill
     auto it = l.scaled.find(in);
     if (it == l.scaled.end() || *fill != 0 || !it->second.plain())
       return l.no() << "of a quantised tensor with another value than 0";

@@ -55,6 +55,8 @@ LogicalResult checkOrder(Operation *op, Lowerer &l) {
   auto it = l.scaled.find(op->getOperand(0));
   if (it == l.scaled.end() || it->second.pending.empty())
     return success();
+  if (bitsOf(l, op->getOperand(0)) != 8)
+    return l.no() << "of " << it->second.pending.back()->getName().stripDialect() << " of a value that has not 8 bits";
   auto meanings = meaningsOf(l, it->second);
   if (!meanings)
     return failure();

@@ -5,11 +5,11 @@
 #include "mlir/Dialect/Tosa/IR/TosaProfileCompliance.h"
 #include "targets/Tosa/Lower/Lowerer.h"
 
-/// Profiles INT and FP without extensions. No level: ours are checked where they bind.
+/// Profiles INT and FP, with 16-bit integers. No level: ours are checked where they bind.
 static mlir::tosa::TargetEnv makeTarget(mlir::MLIRContext *context) {
   using namespace mlir::tosa;
   auto attr = TargetEnvAttr::get(context, SpecificationVersion::V_1_0, Level::none,
-                                 {Profile::pro_int, Profile::pro_fp}, {});
+                                 {Profile::pro_int, Profile::pro_fp}, {Extension::int16});
   auto target = TargetEnv::createTargetEnvFromAttr(attr, mlir::UnknownLoc::get(context));
   assert(succeeded(target) && "both profiles are of version 1.0");
   return *target;

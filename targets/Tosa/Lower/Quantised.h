@@ -65,5 +65,28 @@ llvm::LogicalResult tabulate(mlir::Operation *op, Lowerer &l);
 /// The QuantizeLinear `op` of what has operators still to be applied.
 llvm::LogicalResult quantizeByTable(mlir::Operation *op, Lowerer &l, const Scaled &m, const Quantisation &q);
 
+/// Each position of an image repeated: by RESIZE in the forms that small devices
+/// have (factors 2, 4, 8 of one image), else by TILE.
+mlir::Value repeatPositions(Lowerer &l, mlir::Value x, int64_t rows, int64_t columns);
+
+/// Linear interpolation along an axis by a whole factor f is a repetition of each
+/// position and a mean of f neighbours, since the triangle of interpolation is a
+/// box of width f averaged over another:
+///
+///   x        a        b        c
+///   repeated a   a    b   b    c   c
+///   result   (1,2,1)/4 of three neighbours      f = 2, half_pixel
+struct Interpolation {
+  int64_t factor = 1, divisor = 1; ///< of positions; of the taps' sum
+  llvm::SmallVector<int64_t> taps;
+  bool front = false, behind = false; ///< whether the edge is repeated once
+  int64_t skip = 0;                   ///< positions before the first window
+};
+/// None if the transformation is not of that kind.
+std::optional<Interpolation> interpolationOf(llvm::StringRef transform, int64_t in, int64_t out);
+/// The Resize `op` by both axes of the image, to `out`.
+llvm::LogicalResult interpolate(mlir::Operation *op, Lowerer &l, const Interpolation (&axes)[2],
+                                llvm::ArrayRef<int64_t> out);
+
 } // namespace tessera::tosa
 #endif

@@ -64,25 +64,46 @@ std::optional<QuantisedWeight> quantiseWeight(Lowerer &l, const HostTensor &w, i
   return q;
 }
 
-std::optional<HostTensor> quantiseBias(Lowerer &l, Value bias, int64_t channels, Scaled &meaning) {
-  HostTensor t(l.b.getI32Type(), {channels});
+Type sumType(Lowerer &l, Type element) { return l.b.getIntegerType(element.isInteger(16) ? 48 : 32); }
+
+LogicalResult checkSum(Lowerer &l, int64_t bound, Type sum) {
+  unsigned bits = sum.getIntOrFloatBitWidth();
+  if (bound >= int64_t(1) << (bits - 1))
+    return l.no() << "sums reach " << bound << ", more than " << bits << " bits";
+  return success();
+}
+
+/// HostTensor has no such elements.
+static Value constant48(Lowerer &l, ArrayRef<int64_t> numbers) {
+  auto type = RankedTensorType::get({(int64_t)numbers.size()}, l.b.getIntegerType(48));
+  SmallVector<llvm::APInt> values;
+  for (int64_t v : numbers)
+    values.emplace_back(48, (uint64_t)v, /*isSigned=*/true);
+  return l.op("const", {}, type, l.attr("values", DenseElementsAttr::get(type, values)));
+}
+
+Value quantiseBias(Lowerer &l, Value bias, int64_t channels, Scaled &meaning, Type sum) {
+  HostTensor t(l.b.getI64Type(), {channels});
   t.mutableData();
+  bool wide = sum.isInteger(48);
+  auto made = [&] { return wide ? constant48(l, t.integers()) : l.constant(*t.cast(sum)); };
   if (!bias)
-    return t;
+    return made();
   auto b = l.constantOf(bias);
   bool one = b && b->size() == 1;
   if (!b || !b->isFloat() || !(one || (b->size() == channels && b->shape().back() == channels))) {
     l.no() << "adds other than a constant of " << channels << " floats along the last axis: "
            << onnx::getTypeName(bias.getType());
-    return std::nullopt;
+    return {};
   }
+  const double limit = wide ? 1e11 : 1e9; // U55 adds 40 bits
   double off = 0;
   int64_t most = 0;
   for (int64_t c = 0; c < channels; ++c) {
     double s = meaning.scale[meaning.scale.size() == 1 ? 0 : c], v = b->real(one ? 0 : c) / s;
-    if (!(std::abs(v) <= 1e9)) {
-      l.no() << "bias is " << v << " steps of the accumulator, more than 1e9";
-      return std::nullopt;
+    if (!(std::abs(v) <= limit)) {
+      l.no() << "bias is " << v << " steps of the sum, more than " << limit;
+      return {};
     }
     int64_t rounded = std::llround(v);
     t.setInteger(c, rounded);
@@ -91,12 +112,9 @@ std::optional<HostTensor> quantiseBias(Lowerer &l, Value bias, int64_t channels,
   }
   meaning.error += off;
   meaning.bound += most;
-  return t;
+  return made();
 }
 
-namespace {
-
-/// The operand as an 8-bit tensor whose meaning needs nothing more.
 std::optional<Scaled> plainOperand(Operation *op, Lowerer &l, unsigned position) {
   Value v = op->getOperand(position);
   auto it = l.scaled.find(v);
@@ -104,19 +122,14 @@ std::optional<Scaled> plainOperand(Operation *op, Lowerer &l, unsigned position)
     l.no() << "input '" << onnx::getOperandName(op, position) << "' is not quantised";
     return std::nullopt;
   }
-  bool bytes = Lowerer::typeOf(l.get(v, l.order(v))).getElementType().isInteger(8);
-  if (!bytes || !it->second.plain() || it->second.scale.size() > 1) {
-    l.no() << "input '" << onnx::getOperandName(op, position) << "' is not a plain int8 tensor";
+  if (isSum(l, v) || !it->second.plain() || it->second.scale.size() > 1) {
+    l.no() << "input '" << onnx::getOperandName(op, position) << "' is not a plain integer tensor";
     return std::nullopt;
   }
   return it->second;
 }
 
-LogicalResult checkSum(Lowerer &l, int64_t bound) {
-  if (bound > INT32_MAX)
-    return l.no() << "sums reach " << bound << ", more than 32 bits";
-  return success();
-}
+namespace {
 
 LogicalResult lowerConv(Operation *op, Lowerer &l) {
   Value in = op->getOperand(0), result = op->getResult(0);
@@ -136,12 +149,13 @@ LogicalResult lowerConv(Operation *op, Lowerer &l) {
     meaning.scale.push_back(s * x->scale[0]);
   meaning.bound = x->bound * q->largestSum;
   meaning.error = x->scale[0] * (double)x->bound * q->error;
-  auto bias = quantiseBias(l, onnx::getOptionalOperand(op, 2), channels, meaning);
-  if (!bias || failed(checkSum(l, meaning.bound)))
+  Value image = l.get(in, channelsLast(rank));
+  Type sum = sumType(l, Lowerer::typeOf(image).getElementType());
+  Value bias = quantiseBias(l, onnx::getOptionalOperand(op, 2), channels, meaning, sum);
+  if (!bias || failed(checkSum(l, meaning.bound, sum)))
     return failure();
   auto weight = [&](ArrayRef<int64_t> perm) { return l.transpose(l.constant(q->integers), perm); };
-  auto y = buildConvolution(op, l, l.get(in, channelsLast(rank)), x->zeroPoint, weight, l.constant(*bias),
-                            l.b.getI32Type());
+  auto y = buildConvolution(op, l, image, x->zeroPoint, weight, bias, sum);
   if (failed(y))
     return failure();
   l.set(result, *y, channelsLast(rank));
@@ -149,55 +163,87 @@ LogicalResult lowerConv(Operation *op, Lowerer &l) {
   return success();
 }
 
-/// Products with a constant second operand have a scale a column.
-LogicalResult lowerProduct(Operation *op, Lowerer &l) {
-  Value result = op->getResult(0), weight = op->getOperand(1);
+/// The Add that only gives a product its bias, if there is one.
+Operation *biasOf(Operation *op, unsigned &position) {
+  Value result = op->getResult(0);
+  Operation *add = result.hasOneUse() ? *result.user_begin() : nullptr;
+  if (!add || add->getName().getStringRef() != "onnx.Add" || add->getResult(0).getType() != result.getType())
+    return nullptr;
+  position = add->getOperand(0) == result ? 1 : 0;
+  auto type = dyn_cast<RankedTensorType>(add->getOperand(position).getType());
+  bool row = type && onnx::getConstant(add->getOperand(position)) && type.getRank() > 0 &&
+             type.getNumElements() == type.getShape().back();
+  return row && type.getNumElements() == Lowerer::shapeOf(result).back() ? add : nullptr;
+}
+
+/// x [..., k] times a constant [k, n] is a convolution of one position, which
+/// devices do better than a product, with a scale a column.
+LogicalResult lowerLinear(Operation *op, Lowerer &l, const Scaled &x, const HostTensor &w, bool transposed) {
+  Value in = op->getOperand(0), result = op->getResult(0);
+  if (w.rank() != 2)
+    return l.no() << "weight has rank " << w.rank() << ", only 2 is served";
+  auto q = quantiseWeight(l, w, transposed ? 0 : 1);
+  if (!q)
+    return failure();
+  Scaled meaning;
+  meaning.axis = Lowerer::rankOf(result) - 1;
+  meaning.scale.clear();
+  for (double s : q->scale)
+    meaning.scale.push_back(s * x.scale[0]);
+  meaning.bound = x.bound * q->largestSum;
+  meaning.error = x.scale[0] * (double)x.bound * q->error;
+  int64_t k = Lowerer::shapeOf(in).back(), n = Lowerer::shapeOf(result).back();
+  int64_t rows = Lowerer::typeOf(in).getNumElements() / k;
+  unsigned position = 2;
   bool gemm = op->getName().stripDialect() == "Gemm";
-  int64_t rank = Lowerer::rankOf(result), columns = Lowerer::shapeOf(result).back();
-  if (rank < 2 || Lowerer::rankOf(op->getOperand(0)) < 2 || Lowerer::rankOf(weight) < 2)
+  Value given = gemm ? onnx::getOptionalOperand(op, 2) : Value();
+  if (Operation *add = given ? nullptr : biasOf(op, position)) {
+    given = add->getOperand(position);
+    l.merged.insert(add);
+  }
+  Value image = l.reshape(l.get(in), {1, 1, rows, k});
+  Type element = Lowerer::typeOf(image).getElementType(), sum = sumType(l, element);
+  Value bias = quantiseBias(l, given, n, meaning, sum);
+  if (!bias || failed(checkSum(l, meaning.bound, sum)))
+    return failure();
+  Value weight = l.transpose(l.constant(q->integers), transposed ? Perm{0, 1} : Perm{1, 0});
+  Value y = l.op("conv2d", {image, l.reshape(weight, {n, 1, 1, k}), bias, l.zeroPoint(element, x.zeroPoint),
+                            l.zeroPoint(l.b.getI8Type())},
+                 RankedTensorType::get({1, 1, rows, n}, sum),
+                 {l.ints("pad", {0, 0, 0, 0}), l.ints("stride", {1, 1}), l.ints("dilation", {1, 1}),
+                  l.attr("acc_type", TypeAttr::get(sum))});
+  l.set(result, l.reshape(y, Lowerer::shapeOf(result)));
+  l.scaled[result] = meaning;
+  return success();
+}
+
+LogicalResult lowerProduct(Operation *op, Lowerer &l) {
+  Value result = op->getResult(0), other = op->getOperand(1);
+  bool gemm = op->getName().stripDialect() == "Gemm";
+  if (Lowerer::rankOf(result) < 2 || Lowerer::rankOf(op->getOperand(0)) < 2 || Lowerer::rankOf(other) < 2)
     return l.no() << "of a vector";
   if (gemm && (onnx::getInt(op, "transA") || onnx::getFloat(op, "alpha", 1) != 1 || onnx::getFloat(op, "beta", 1) != 1))
     return l.no() << "transA, alpha or beta is given";
   auto x = plainOperand(op, l, 0);
   if (!x)
     return failure();
-  Scaled meaning;
-  meaning.axis = rank - 1;
-  meaning.bound = 0;
-  int64_t zeroY = 0;
   bool transposed = gemm && onnx::getInt(op, "transB");
-  Value factor;
-  if (auto w = l.constantOf(weight)) {
-    if (w->rank() != 2)
-      return l.no() << "weight has rank " << w->rank() << ", only 2 is served";
-    auto q = quantiseWeight(l, *w, transposed ? 0 : 1);
-    if (!q)
-      return failure();
-    meaning.scale.clear();
-    for (double s : q->scale)
-      meaning.scale.push_back(s * x->scale[0]);
-    meaning.bound = x->bound * q->largestSum;
-    meaning.error = x->scale[0] * (double)x->bound * q->error;
-    factor = l.transpose(l.constant(q->integers), transposed ? Perm{1, 0} : Perm{0, 1});
-  } else {
-    auto y = plainOperand(op, l, 1);
-    if (!y || transposed)
-      return y ? l.no() << "transB of a tensor" : failure();
-    meaning.scale = {x->scale[0] * y->scale[0]};
-    meaning.bound = x->bound * y->bound * Lowerer::shapeOf(op->getOperand(0)).back();
-    zeroY = y->zeroPoint;
-    factor = l.get(weight);
-  }
-  auto bias = quantiseBias(l, gemm ? onnx::getOptionalOperand(op, 2) : Value(), columns, meaning);
-  if (!bias || failed(checkSum(l, meaning.bound)))
+  if (auto w = l.constantOf(other))
+    return lowerLinear(op, l, *x, *w, transposed);
+  auto y = plainOperand(op, l, 1);
+  if (!y)
     return failure();
-  Value z = buildProduct(op, l, factor, x->zeroPoint, zeroY);
-  if (!bias->isUniform() || bias->integer(0) != 0) {
-    SmallVector<int64_t> dims(rank, 1);
-    dims.back() = columns;
-    z = l.add(z, l.constant(bias->reshaped(dims)));
-  }
-  l.set(result, z);
+  if (transposed || (gemm && onnx::getOptionalOperand(op, 2)))
+    return l.no() << "transB or 'C' with a second factor that is not constant";
+  Type element = Lowerer::typeOf(l.get(op->getOperand(0))).getElementType();
+  if (element != Lowerer::typeOf(l.get(other)).getElementType())
+    return l.no() << "of integers of different widths";
+  Scaled meaning;
+  meaning.scale = {x->scale[0] * y->scale[0]};
+  meaning.bound = x->bound * y->bound * Lowerer::shapeOf(op->getOperand(0)).back();
+  if (failed(checkSum(l, meaning.bound, sumType(l, element))))
+    return failure();
+  l.set(result, buildProduct(op, l, l.get(other), x->zeroPoint, y->zeroPoint));
   l.scaled[result] = meaning;
   return success();
 }

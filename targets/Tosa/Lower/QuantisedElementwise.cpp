@@ -7,8 +7,6 @@ using namespace mlir;
 namespace tessera::tosa {
 namespace {
 
-bool isBytes(Lowerer &l, Value v) { return Lowerer::typeOf(l.get(v, l.order(v))).getElementType().isInteger(8); }
-
 /// The meaning of an operand that needs nothing more.
 const Scaled *meaningOf(Operation *op, Lowerer &l, unsigned position) {
   Value v = op->getOperand(position);
@@ -22,54 +20,87 @@ const Scaled *meaningOf(Operation *op, Lowerer &l, unsigned position) {
 
 /// Operands of one rank as 32-bit integers of the step `step`, which is small
 /// enough for their own steps to be lost in it.
-Value atStep(Lowerer &l, Value x, const Scaled &m, bool bytes, double step) {
-  return rescale(l, x, m.scale[0] / step, bytes ? m.zeroPoint : 0, 0, l.b.getI32Type());
+Value atStep(Lowerer &l, Value x, const Scaled &m, double step) {
+  bool sum = Lowerer::typeOf(x).getElementTypeBitWidth() > 16;
+  return rescale(l, x, m.scale[0] / step, sum ? 0 : m.zeroPoint, 0, l.b.getI32Type());
 }
 
-/// A step that keeps 20 bits below the coarsest of the operands, and the bound
-/// that follows for each.
-std::optional<double> commonStep(Lowerer &l, ArrayRef<const Scaled *> operands, Scaled &meaning) {
-  constexpr double finer = 1 << 20;
-  double coarsest = 0, sum = 0;
+/// A step that keeps up to 20 bits below the coarsest of the operands, as many as
+/// 32-bit sums allow, and what follows for the sum; `constant` is added to it.
+std::optional<double> commonStep(Lowerer &l, ArrayRef<const Scaled *> operands, double constant, Scaled &meaning) {
+  double coarsest = 0, most = constant;
   for (const Scaled *m : operands) {
     if (m->scale.size() > 1) {
       l.no() << "an operand has scales a channel";
       return std::nullopt;
     }
     coarsest = std::max(coarsest, m->scale[0]);
+    most += m->scale[0] * (double)m->bound;
   }
-  double step = coarsest / finer;
-  for (const Scaled *m : operands) {
-    sum += m->scale[0] / step * (double)m->bound + 1;
-    meaning.error += m->error + step; // half a step of RESCALE, and its multiplier's
+  for (double finer = 1 << 20; finer >= 1; finer /= 2) {
+    double step = coarsest / finer, sum = most / step + (double)operands.size() + 1;
+    if (sum >= 1073741824.0)
+      continue;
+    for (const Scaled *m : operands)
+      meaning.error += m->error + step; // half a step of RESCALE, and its multiplier's
+    meaning.scale = {step};
+    meaning.bound = (int64_t)sum + 1;
+    return step;
   }
-  if (sum > INT32_MAX) {
-    l.no() << "sums reach " << sum << " common steps, more than 32 bits";
-    return std::nullopt;
-  }
-  meaning.scale = {step};
-  meaning.bound = (int64_t)sum;
-  return step;
+  l.no() << "sums reach " << most / coarsest << " steps of the coarsest operand, more than 31 bits";
+  return std::nullopt;
 }
 
-/// accumulator + constant, in the accumulator's steps.
+/// A constant of any shape that broadcasts, in 32-bit integers of `step`.
+HostTensor constantAtStep(const HostTensor &c, double step, double sign, Lowerer &l) {
+  HostTensor t(l.b.getI32Type(), c.shape());
+  t.mutableData();
+  for (int64_t i = 0; i < c.size(); ++i)
+    t.setInteger(i, std::llround(sign * c.real(i) / step));
+  return t;
+}
+
+/// The last axes of a constant in the order and the rank of what it is added to.
+Value placed(Lowerer &l, const HostTensor &t, int64_t rank, ArrayRef<int64_t> perm) {
+  SmallVector<int64_t> dims(rank - t.rank(), 1);
+  llvm::append_range(dims, t.shape());
+  return l.transpose(l.constant(t.reshaped(dims)), perm);
+}
+
+/// x + c, x - c and c - x: in a step that is fine enough for the constant's rounding.
 LogicalResult addConstant(Operation *op, Lowerer &l, unsigned tensor) {
   Value in = op->getOperand(tensor), result = op->getResult(0);
+  if (l.merged.contains(op)) {
+    l.set(result, l.get(in, l.order(in)), l.order(in));
+    l.scaled[result] = l.scaled.lookup(in);
+    return success();
+  }
+  auto c = l.constantOf(op->getOperand(1 - tensor));
+  if (!c || !c->isFloat())
+    return l.no() << "of a constant that is not float";
+  if (c->size() == 1 && bitsOf(l, in) == 8)
+    return tabulate(op, l);
   const Scaled *m = meaningOf(op, l, tensor);
   if (!m)
     return failure();
-  int64_t rank = Lowerer::rankOf(in), channels = Lowerer::shapeOf(in).empty() ? 1 : Lowerer::shapeOf(in).back();
-  if (isBytes(l, in) || m->axis != rank - 1 || Lowerer::shapeOf(in) != Lowerer::shapeOf(result))
-    return l.no() << "of a constant other than a bias of the last axis of a product";
-  Scaled meaning = *m;
-  auto t = quantiseBias(l, op->getOperand(1 - tensor), channels, meaning);
-  if (!t)
+  double most = 0;
+  for (int64_t i = 0; i < c->size(); ++i)
+    most = std::max(most, std::abs(c->real(i)));
+  if (!std::isfinite(most))
+    return l.no() << "of a constant that is not finite";
+  Scaled meaning;
+  auto step = commonStep(l, {m}, most, meaning);
+  if (!step)
     return failure();
-  if (meaning.bound > INT32_MAX)
-    return l.no() << "sums reach " << meaning.bound << ", more than 32 bits";
-  SmallVector<int64_t> dims(rank, 1);
-  dims.back() = channels;
-  l.set(result, l.add(l.get(in), l.constant(t->reshaped(dims))));
+  meaning.error += *step / 2;
+  bool minus = op->getName().stripDialect() == "Sub";
+  int64_t rank = Lowerer::rankOf(result);
+  auto [x, perm] = l.align({in}, rank);
+  Value p = x[0] ? atStep(l, x[0], *m, *step) : Value();
+  if (!p)
+    return failure();
+  Value k = placed(l, constantAtStep(*c, *step, minus && tensor == 0 ? -1 : 1, l), rank, perm);
+  l.set(result, minus && tensor == 1 ? l.sub(k, p) : l.add(p, k), perm);
   l.scaled[result] = meaning;
   return success();
 }
@@ -77,19 +108,17 @@ LogicalResult addConstant(Operation *op, Lowerer &l, unsigned tensor) {
 LogicalResult lowerSum(Operation *op, Lowerer &l) {
   for (unsigned i : {0u, 1u})
     if (onnx::getConstant(op->getOperand(i)))
-      return op->getName().stripDialect() == "Add" ? addConstant(op, l, 1 - i)
-                                                   : LogicalResult(l.no() << "of a constant");
+      return addConstant(op, l, 1 - i);
   const Scaled *x = meaningOf(op, l, 0), *y = meaningOf(op, l, 1);
   if (!x || !y)
     return failure();
   Scaled meaning;
-  auto step = commonStep(l, {x, y}, meaning);
+  auto step = commonStep(l, {x, y}, 0, meaning);
   if (!step)
     return failure();
   Value result = op->getResult(0);
-  bool bytesX = isBytes(l, op->getOperand(0)), bytesY = isBytes(l, op->getOperand(1));
   auto [in, perm] = l.align({op->getOperand(0), op->getOperand(1)}, Lowerer::rankOf(result));
-  Value p = atStep(l, in[0], *x, bytesX, *step), q = atStep(l, in[1], *y, bytesY, *step);
+  Value p = atStep(l, in[0], *x, *step), q = atStep(l, in[1], *y, *step);
   if (!p || !q)
     return failure();
   l.set(result, l.binary(op->getName().stripDialect() == "Add" ? "add" : "sub", p, q), perm);
@@ -97,32 +126,90 @@ LogicalResult lowerSum(Operation *op, Lowerer &l) {
   return success();
 }
 
+/// The axis of the result along which a constant differs; none if along more.
+std::optional<int64_t> onlyAxis(const HostTensor &c, int64_t rank) {
+  std::optional<int64_t> axis;
+  for (int64_t a = 0; a < c.rank(); ++a)
+    if (c.shape()[a] != 1) {
+      if (axis)
+        return std::nullopt;
+      axis = rank - c.rank() + a;
+    }
+  return axis.value_or(rank - 1);
+}
+
+/// Positive factors are scales; others of one number are part of a table.
+LogicalResult scaleBy(Operation *op, Lowerer &l, unsigned tensor) {
+  Value in = op->getOperand(tensor), result = op->getResult(0);
+  bool quotient = op->getName().stripDialect() == "Div";
+  auto c = l.constantOf(op->getOperand(1 - tensor));
+  if (!c || !c->isFloat() || (quotient && tensor == 1))
+    return c && c->size() == 1 && c->isFloat() ? tabulate(op, l) : LogicalResult(l.no() << "of this constant");
+  auto it = l.scaled.find(in);
+  bool positive = true;
+  for (int64_t i = 0; i < c->size(); ++i)
+    positive &= c->real(i) > 0 && std::isfinite(c->real(i));
+  if (c->size() == 1 && (!positive || !it->second.plain()))
+    return tabulate(op, l);
+  const Scaled *m = meaningOf(op, l, tensor);
+  if (!m)
+    return failure();
+  int64_t rank = Lowerer::rankOf(result);
+  auto axis = onlyAxis(*c, rank);
+  if (!positive || !axis || Lowerer::shapeOf(in) != Lowerer::shapeOf(result) ||
+      (m->scale.size() > 1 && c->size() > 1 && m->axis != *axis))
+    return l.no() << "of a constant that is not one positive number for each index of one axis";
+  Scaled meaning = *m;
+  if (c->size() > 1)
+    meaning.axis = *axis;
+  meaning.scale.clear();
+  double largest = 0;
+  for (size_t i = 0; i < std::max<size_t>(m->scale.size(), c->size()); ++i) {
+    double f = c->real(c->size() == 1 ? 0 : i);
+    f = quotient ? 1 / f : f;
+    largest = std::max(largest, f);
+    meaning.scale.push_back(m->scale[m->scale.size() == 1 ? 0 : i] * f);
+  }
+  meaning.error *= largest;
+  Perm perm = l.order(in);
+  l.set(result, l.get(in, perm), perm);
+  l.scaled[result] = meaning;
+  return success();
+}
+
 /// (x - zx) (y - zy), exact in 32 bits.
 LogicalResult lowerMul(Operation *op, Lowerer &l) {
-  const Scaled *x = meaningOf(op, l, 0), *y = meaningOf(op, l, 1);
+  for (unsigned i : {0u, 1u})
+    if (onnx::getConstant(op->getOperand(i)))
+      return scaleBy(op, l, 1 - i);
+  auto x = plainOperand(op, l, 0), y = plainOperand(op, l, 1);
   if (!x || !y)
     return failure();
-  if (!isBytes(l, op->getOperand(0)) || !isBytes(l, op->getOperand(1)) || x->scale.size() + y->scale.size() > 2)
-    return l.no() << "of values that are not 8 bits wide";
   Value result = op->getResult(0);
   Scaled meaning;
   meaning.scale = {x->scale[0] * y->scale[0]};
   meaning.bound = x->bound * y->bound;
-  Scaled p = *x, q = *y;
   auto [in, perm] = l.align({op->getOperand(0), op->getOperand(1)}, Lowerer::rankOf(result));
-  Value a = rescale(l, in[0], 1.0, p.zeroPoint, 0, l.b.getI32Type());
-  Value b = rescale(l, in[1], 1.0, q.zeroPoint, 0, l.b.getI32Type());
+  Value a = rescale(l, in[0], 1.0, x->zeroPoint, 0, l.b.getI32Type());
+  Value b = rescale(l, in[1], 1.0, y->zeroPoint, 0, l.b.getI32Type());
   l.set(result, l.mul(a, b), perm);
   l.scaled[result] = meaning;
   return success();
+}
+
+LogicalResult lowerDiv(Operation *op, Lowerer &l) {
+  for (unsigned i : {1u, 0u})
+    if (onnx::getConstant(op->getOperand(i)))
+      return scaleBy(op, l, 1 - i);
+  return l.no() << "of two tensors that are not constant";
 }
 
 /// The sum of all positions, whose scale is divided by their number.
 LogicalResult lowerGlobalAveragePool(Operation *op, Lowerer &l) {
   Value in = op->getOperand(0), result = op->getResult(0);
   const Scaled *m = meaningOf(op, l, 0);
-  if (!m || !isBytes(l, in))
-    return m ? LogicalResult(l.no() << "of values that are not 8 bits wide") : failure();
+  if (!m || isSum(l, in))
+    return m ? LogicalResult(l.no() << "of a sum that is not quantised") : failure();
   Scaled meaning;
   double count = 1;
   int64_t rank = Lowerer::rankOf(in);
@@ -156,16 +243,17 @@ LogicalResult lowerConcat(Operation *op, Lowerer &l) {
       all.push_back(meaningOf(op, l, i));
       if (!all.back())
         return failure();
-      same &= isBytes(l, op->getOperand(i)) && all[i]->scale == all[0]->scale && all[i]->zeroPoint == all[0]->zeroPoint;
+      same &= bitsOf(l, op->getOperand(i)) == bitsOf(l, op->getOperand(0)) && !isSum(l, op->getOperand(i)) &&
+              all[i]->scale == all[0]->scale && all[i]->zeroPoint == all[0]->zeroPoint;
     }
     meaning = *all[0];
     if (!same || meaning.scale.size() > 1) {
       meaning = Scaled();
-      auto step = commonStep(l, all, meaning);
+      auto step = commonStep(l, all, 0, meaning);
       if (!step)
         return failure();
       for (unsigned i = 0; i < parts.size(); ++i)
-        if (!(parts[i] = atStep(l, parts[i], *all[i], isBytes(l, op->getOperand(i)), *step)))
+        if (!(parts[i] = atStep(l, parts[i], *all[i], *step)))
           return failure();
     }
     l.scaled[result] = meaning;
@@ -176,6 +264,7 @@ LogicalResult lowerConcat(Operation *op, Lowerer &l) {
 
 RegisterLowering sums({"Add", "Sub"}, Domain::Integer, Elements::Float, {}, lowerSum);
 RegisterLowering mul({"Mul"}, Domain::Integer, Elements::Float, {}, lowerMul);
+RegisterLowering quotients({"Div"}, Domain::Integer, Elements::Float, {}, lowerDiv);
 RegisterLowering globalAveragePool({"GlobalAveragePool"}, Domain::Integer, Elements::Float, {},
                                    lowerGlobalAveragePool);
 RegisterLowering concats({"Concat"}, Domain::Integer, Elements::Any, {"axis"}, lowerConcat);

@@ -4,10 +4,8 @@
 using namespace mlir;
 
 namespace tessera::tosa {
-namespace {
 
-/// Axes of a reduction; none if it reduces nothing (noop_with_empty_axes).
-std::optional<SmallVector<int64_t>> axesOf(Operation *op, Lowerer &l) {
+std::optional<SmallVector<int64_t>> reductionAxes(Operation *op, Lowerer &l) {
   int64_t rank = Lowerer::rankOf(op->getOperand(0));
   SmallVector<int64_t> axes;
   if (onnx::getOptionalOperand(op, 1)) {
@@ -23,7 +21,6 @@ std::optional<SmallVector<int64_t>> axesOf(Operation *op, Lowerer &l) {
   return axes;
 }
 
-/// Reduces x (in the order `perm`) over ONNX's axes, keeping them as 1.
 Value reduceAxes(Lowerer &l, StringRef mnemonic, Value x, ArrayRef<int64_t> perm, ArrayRef<int64_t> axes) {
   Perm where = inversePerm(perm);
   for (int64_t a : axes)
@@ -31,8 +28,7 @@ Value reduceAxes(Lowerer &l, StringRef mnemonic, Value x, ArrayRef<int64_t> perm
   return x;
 }
 
-/// Sets the result, without the reduced axes unless keepdims.
-void finish(Operation *op, Lowerer &l, Value y, ArrayRef<int64_t> perm) {
+void finishReduction(Operation *op, Lowerer &l, Value y, ArrayRef<int64_t> perm) {
   Value result = op->getResult(0);
   if (Lowerer::rankOf(result) == (int64_t)perm.size())
     l.set(result, y, perm);
@@ -40,8 +36,10 @@ void finish(Operation *op, Lowerer &l, Value y, ArrayRef<int64_t> perm) {
     l.set(result, l.reshape(l.transpose(y, permBetween(perm, identityPerm(perm.size()))), Lowerer::shapeOf(result)));
 }
 
+namespace {
+
 LogicalResult lowerReduction(Operation *op, Lowerer &l) {
-  auto axes = axesOf(op, l);
+  auto axes = reductionAxes(op, l);
   if (!axes)
     return failure();
   StringRef name = op->getName().stripDialect();
@@ -69,13 +67,15 @@ LogicalResult lowerReduction(Operation *op, Lowerer &l) {
     if (name == "ReduceL2")
       x = l.unary("reciprocal", l.unary("rsqrt", x));
   }
-  finish(op, l, isFloat ? l.narrow(x) : x, perm);
+  finishReduction(op, l, isFloat ? l.narrow(x) : x, perm);
   return success();
 }
 
+} // namespace
+
 /// TOSA gives the first of equal values, and int32; a value that ends up inside
 /// the region would have to be int64.
-LogicalResult lowerArgMax(Operation *op, Lowerer &l) {
+LogicalResult buildArgMax(Operation *op, Lowerer &l) {
   if (onnx::getInt(op, "select_last_index", 0))
     return l.no() << "select_last_index is set";
   Value in = op->getOperand(0), result = op->getResult(0);
@@ -93,12 +93,14 @@ LogicalResult lowerArgMax(Operation *op, Lowerer &l) {
   return success();
 }
 
+namespace {
+
 RegisterLowering reductions({"ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceSumSquare", "ReduceL1",
                              "ReduceL2"},
                             Domain::Float, Elements::FloatOrInt, {"keepdims", "noop_with_empty_axes"},
                             lowerReduction);
 RegisterLowering argMax({"ArgMax"}, Domain::Float, Elements::FloatOrInt, {"axis", "keepdims", "select_last_index"},
-                        lowerArgMax);
+                        buildArgMax);
 
 } // namespace
 } // namespace tessera::tosa

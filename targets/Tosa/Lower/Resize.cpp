@@ -4,7 +4,7 @@
 // interpolation the three numbers follow from ONNX's transformation; for
 // nearest they are searched for and every position of the axis is checked.
 #include "mlir/Dialect/Tosa/IR/TosaOps.h"
-#include "targets/Tosa/Lower/Lowerer.h"
+#include "targets/Tosa/Lower/Quantised.h"
 #include "targets/Tosa/Nearest.h"
 #include <numeric>
 
@@ -108,6 +108,38 @@ LogicalResult checkScales(Operation *op, Lowerer &l) {
   return success();
 }
 
+/// Whether nearest takes every position a whole number of times.
+bool isRepetition(Operation *op, ArrayRef<int64_t> from, ArrayRef<int64_t> to) {
+  StringRef transform = onnx::getString(op, "coordinate_transformation_mode", "half_pixel");
+  StringRef rounding = onnx::getString(op, "nearest_mode", "round_prefer_floor");
+  for (size_t a = 2; a < from.size(); ++a) {
+    if (to[a] % from[a] != 0)
+      return false;
+    for (int64_t o = 0; o < to[a]; ++o) {
+      auto p = onnxPosition(transform, o, from[a], to[a]);
+      if (!p || onnxNearest(rounding, p->first, p->second, from[a]) != o / (to[a] / from[a]))
+        return false;
+    }
+  }
+  return true;
+}
+
+LogicalResult lowerLinear(Operation *op, Lowerer &l, ArrayRef<int64_t> from, ArrayRef<int64_t> to) {
+  StringRef transform = onnx::getString(op, "coordinate_transformation_mode", "half_pixel");
+  Interpolation axes[2];
+  axes[0].taps = {1};
+  SmallVector<int64_t> out(from.size() == 3, 1);
+  for (size_t a = 2; a < from.size(); ++a) {
+    auto p = interpolationOf(transform, from[a], to[a]);
+    if (!p)
+      return l.no() << "linear interpolation of integers from " << from[a] << " to " << to[a] << " by '" << transform
+                    << "', which is no whole factor up to 32";
+    axes[from.size() == 3 ? 1 : a - 2] = *p;
+    out.push_back(to[a]);
+  }
+  return interpolate(op, l, axes, out);
+}
+
 LogicalResult lowerResize(Operation *op, Lowerer &l) {
   Value in = op->getOperand(0), result = op->getResult(0);
   int64_t rank = Lowerer::rankOf(in);
@@ -121,13 +153,21 @@ LogicalResult lowerResize(Operation *op, Lowerer &l) {
     l.no() << "antialias is set";
   if (StringRef policy = onnx::getString(op, "keep_aspect_ratio_policy", "stretch"); policy != "stretch")
     l.no() << "keep_aspect_ratio_policy is '" << policy << "'";
-  if (mode == "linear" && l.precision == Precision::Int8)
-    l.no() << "linear interpolation of integers";
   ArrayRef<int64_t> from = Lowerer::shapeOf(in), to = Lowerer::shapeOf(result);
   if (from[0] != to[0] || from[1] != to[1])
     l.no() << "resizes batch or channels";
   if (failed(checkScales(op, l)) || l.reasons.all.size() > before)
     return failure();
+  if (isQuantised(l.precision)) {
+    if (mode == "linear")
+      return lowerLinear(op, l, from, to);
+    if (isRepetition(op, from, to)) {
+      Value x = asImage(l, l.get(in, channelsLast(rank)));
+      x = repeatPositions(l, x, rank == 3 ? 1 : to[2] / from[2], to[rank - 1] / from[rank - 1]);
+      l.set(result, fromImage(l, x, rank), channelsLast(rank));
+      return success();
+    }
+  }
   SmallVector<int64_t> scale, offset, border;
   if (rank == 3) {
     scale = {1, 1};

@@ -89,17 +89,36 @@ LogicalResult raiseIdentity(Operation *op, Raiser &r) {
   return success();
 }
 
-/// table[x + 128] for int8.
+/// table[x + 128] for int8; for int16 512 segments of 128 positions, 23 bits.
 LogicalResult raiseTable(Operation *op, Raiser &r) {
   Value in = op->getOperand(0);
-  if (!Raiser::typeOf(in).getElementType().isInteger(8) || !Raiser::typeOf(op->getResult(0)).getElementType().isInteger(8))
-    return failure();
+  Type from = Raiser::typeOf(in).getElementType(), to = Raiser::typeOf(op->getResult(0)).getElementType();
   Perm perm = r.order(in);
   Value x = r.get(in, perm);
   Type i64 = r.b.attrs().getI64Type();
-  Value index = r.b.add(r.b.cast(x, i64), r.integer(i64, 128));
-  Value y = r.b.op("Gather", {r.get(op->getOperand(1)), index}, x.getType(), {r.b.i("axis", 0)});
-  r.set(op->getResult(0), y, perm);
+  if (from.isInteger(8) && to.isInteger(8)) {
+    Value index = r.b.add(r.b.cast(x, i64), r.integer(i64, 128));
+    Value y = r.b.op("Gather", {r.get(op->getOperand(1)), index}, x.getType(), {r.b.i("axis", 0)});
+    r.set(op->getResult(0), y, perm);
+    return success();
+  }
+  auto table = r.constantOf(op->getOperand(1));
+  if (!from.isInteger(16) || !to.isInteger(32) || !table || table->size() != 513)
+    return failure();
+  HostTensor base(to, {512}), slope(to, {512});
+  base.mutableData();
+  slope.mutableData();
+  for (int64_t i = 0; i < 512; ++i) {
+    base.setInteger(i, table->integer(i) * 128);
+    slope.setInteger(i, table->integer(i + 1) - table->integer(i));
+  }
+  Value position = r.b.add(r.b.cast(x, i64), r.integer(i64, 32768));
+  Value segment = r.b.div(position, r.integer(i64, 128));
+  Value rest = r.b.cast(r.b.sub(position, r.b.mul(segment, r.integer(i64, 128))), to);
+  auto pick = [&](const HostTensor &t) {
+    return r.b.op("Gather", {r.b.weight(t), segment}, Raiser::typeOf(x).clone(to), {r.b.i("axis", 0)});
+  };
+  r.set(op->getResult(0), r.b.add(pick(base), r.b.mul(pick(slope), rest)), perm);
   return success();
 }
 

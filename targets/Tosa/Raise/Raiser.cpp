@@ -63,6 +63,11 @@ std::optional<HostTensor> Raiser::constantOf(Value v) const {
   return op ? HostTensor::read(op.getValues()) : std::nullopt;
 }
 
+std::optional<SmallVector<int64_t>> Raiser::wideConstantOf(Value v) const {
+  auto op = v.getDefiningOp<mlir::tosa::ConstOp>();
+  return op && typeOf(v).getElementType().isInteger(48) ? onnx::getInts(op.getValues()) : std::nullopt;
+}
+
 std::optional<SmallVector<int64_t>> Raiser::shapeValues(Value v) const {
   auto op = v.getDefiningOp<mlir::tosa::ConstShapeOp>();
   if (!op)
@@ -81,6 +86,8 @@ std::optional<double> Raiser::scalarOf(Value v) const {
 }
 
 bool Raiser::isZero(Value v) const {
+  if (auto wide = wideConstantOf(v))
+    return llvm::all_of(*wide, [](int64_t x) { return x == 0; });
   auto t = constantOf(v);
   if (!t || !t->isUniform())
     return false;

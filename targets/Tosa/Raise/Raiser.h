@@ -31,6 +31,8 @@ public:
 
   /// The constant that a tosa value is.
   std::optional<HostTensor> constantOf(mlir::Value v) const;
+  /// The numbers of a constant of 48-bit integers, which HostTensor has not.
+  std::optional<llvm::SmallVector<int64_t>> wideConstantOf(mlir::Value v) const;
   std::optional<llvm::SmallVector<int64_t>> shapeValues(mlir::Value v) const;
   /// The number of a constant of one element.
   std::optional<double> scalarOf(mlir::Value v) const;

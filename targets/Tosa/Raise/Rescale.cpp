@@ -47,7 +47,7 @@ LogicalResult raiseRescale(Operation *op, Raiser &r) {
   auto zeroIn = r.scalarOf(op->getOperand(3)), zeroOut = r.scalarOf(op->getOperand(4));
   Type out = Raiser::typeOf(op->getResult(0)).getElementType(), in = Raiser::typeOf(op->getOperand(0)).getElementType();
   if (!multiplier || !shift || !zeroIn || !zeroOut || rescale.getInputUnsigned() || rescale.getOutputUnsigned() ||
-      rescale.getRoundingMode() == mlir::tosa::RoundingMode::INEXACT_ROUND || in.getIntOrFloatBitWidth() > 32)
+      rescale.getRoundingMode() == mlir::tosa::RoundingMode::INEXACT_ROUND || in.getIntOrFloatBitWidth() > 48)
     return failure();
   SmallVector<int64_t> m = multiplier->integers(), s = shift->integers(), bias, unbias;
   for (int64_t v : s) {
