@@ -123,18 +123,25 @@ const std::vector<std::string> &PlacementJudge::lower(const Unit &unit, Operatio
   std::vector<Operation *> together{op};
   if (isQuantised(precision))
     together = quantisedNeighbourhood(op);
-  auto [it, isNew] = lowered.try_emplace({unit.accelerator, precision, together});
+  auto [it, isNew] = lowered.try_emplace({unit.deviceKind(), precision, together});
   if (!isNew)
     return it->second;
   cpu::Reasons reasons;
+  auto ask = [&](llvm::ArrayRef<Operation *> ops) {
+    lowerFor(unit, ops, precision, reasons);
+    if (!vendor || !reasons.all.empty())
+      return;
+    if (std::string why = vendor(unit, ops, precision); !why.empty())
+      reasons.no() << why;
+  };
   if (!isQuantised(precision)) {
-    lowerFor(unit, together, precision, reasons);
+    ask(together);
   } else {
     OwningOpRef<ModuleOp> copy = isolate(together);
     llvm::SmallVector<Operation *> ops;
     for (Operation &o : copy->lookupSymbol<func::FuncOp>("main").getBody().front().without_terminator())
       ops.push_back(&o);
-    lowerFor(unit, ops, precision, reasons);
+    ask(ops);
   }
   it->second = std::move(reasons.all);
   return it->second;

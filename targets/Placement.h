@@ -6,6 +6,7 @@
 
 #include "targets/Rules.h"
 
+#include <functional>
 #include <map>
 #include <vector>
 
@@ -15,8 +16,12 @@ namespace tessera {
 /// what was lowered once is remembered.
 class PlacementJudge {
 public:
-  /// `strict`: no precision that changes values, as under --fp-mode strict.
-  explicit PlacementJudge(bool strict = false) : strict(strict) {}
+  /// What the vendor's compiler of the unit says against a region that lowers;
+  /// empty if it takes it, or the unit has no such compiler.
+  using Vendor = std::function<std::string(const Unit &, llvm::ArrayRef<mlir::Operation *>, Precision)>;
+  /// `strict`: no precision that changes values, as under --fp-mode strict. Without
+  /// `vendor` no compiler is asked.
+  explicit PlacementJudge(bool strict = false, Vendor vendor = {}) : strict(strict), vendor(std::move(vendor)) {}
   /// All that keeps `op` from running on the unit with tensors stored in
   /// `precision`; empty if it runs there. At int8 its quantisers are lowered with
   /// it. On a CPU its kernels are asked, but for what the plan does itself (views,
@@ -26,8 +31,9 @@ public:
 
 private:
   bool strict;
+  Vendor vendor;
   const std::vector<std::string> &lower(const Unit &unit, mlir::Operation *op, Precision precision);
-  /// By the accelerator whose limits were asked (empty: none), precision and operators.
+  /// By the device that was asked about, precision and operators.
   std::map<std::tuple<std::string, Precision, std::vector<mlir::Operation *>>, std::vector<std::string>> lowered;
 };
 

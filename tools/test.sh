@@ -102,9 +102,11 @@ if [[ -x $build/bin/tessera ]]; then
   suite quantised "$python" test/e2e/quantised_graphs.py ${full:+--all --budget $(($(left) / 8))}
   suite precision "$python" test/e2e/precision.py
   suite gpu "$python" test/e2e/gpu.py
+  suite rknn "$python" test/e2e/rknn.py
   if [[ -z $full ]]; then
     suite bundle "$python" test/e2e/bundle.py --bytes 300
     suite tosa "$python" test/e2e/tosa.py --only '^(int8_conv|int8_add|conv_depthwise|attention|movement|resize_linear)'
+    suite tosa-random "$python" test/e2e/tosa_random.py --sample --budget 120
     suite models "$python" test/e2e/models.py magika silero_vad ppocr_cls
     suite conformance "$python" -W ignore tools/conformance/run.py --budget 180
   else
@@ -117,6 +119,7 @@ if [[ -x $build/bin/tessera ]]; then
     suite cases "$python" test/e2e/cases.py
     suite verdicts "$python" -W ignore test/e2e/verdicts.py --targets 5 --budget $(($(left) / 6))
     suite tosa "$python" test/e2e/tosa.py --models --budget $(($(left) / 8))
+    suite tosa-random "$python" test/e2e/tosa_random.py --quantise dscnn_kws,blazeface_front_128 --budget $(($(left) / 8))
     suite aarch64 "$python" test/e2e/aarch64.py --budget $(($(left) / 4))
     suite arm-cases "$python" -W ignore tools/conformance/run.py --aarch64 max,sme=off --count 300 --budget $(($(left) / 10))
     suite arm-quantised "$python" test/e2e/quantised_graphs.py --aarch64 --count 120 --budget $(($(left) / 10))

@@ -4,6 +4,7 @@
 #include "dialects/Onnx/IR/OnnxUtils.h"
 #include "passes/Codegen/Lowering.h"
 #include "targets/CostModel.h"
+#include "passes/Partition/VendorTools.h"
 #include "targets/Placement.h"
 
 using namespace mlir;
@@ -34,11 +35,16 @@ using Failures = std::vector<std::pair<std::string, std::string>>; // node, mess
 /// not depend on them.
 class Auditor {
 public:
-  Auditor(ModuleOp module, const Originals &originals, bool strict) : module(module), originals(originals), judge(strict) {}
+  /// Without `vendors` no vendor's compiler is asked.
+  Auditor(ModuleOp module, const Originals &originals, bool strict, VendorTools *vendors)
+      : module(module), originals(originals), judge(strict, vendors ? askedOf(*vendors) : PlacementJudge::Vendor()) {}
   void prepare();
   TargetAudit run(const TargetDescription &target);
+  /// What was wrong with a vendor's compiler; empty if nothing was.
+  const std::string &toolFault() const { return fault; }
 
 private:
+  PlacementJudge::Vendor askedOf(VendorTools &vendors);
   UnitVerdict onCpu(Operation *op);
   UnitVerdict onUnit(Operation *op, const TargetDescription &target, unsigned index);
   AuditRow rowOf(const Originals::Node &node, const Originals::Fate &fate, const TargetDescription &target,
@@ -52,10 +58,23 @@ private:
   std::vector<Originals::Fate> fates;
   std::unique_ptr<onnx::ShapeAnalysis> shapes;
   std::map<std::string, Failures> proofs; ///< by ISA
+  std::string fault;
   PlacementJudge judge;
 };
 
 } // namespace
+
+PlacementJudge::Vendor Auditor::askedOf(VendorTools &vendors) {
+  return [&](const Unit &unit, ArrayRef<Operation *> ops, Precision precision) -> std::string {
+    if (!VendorTools::serves(unit) || !fault.empty())
+      return "";
+    auto why = vendors.refusal(unit, ops, precision);
+    if (why)
+      return *why;
+    fault = "the compiler of unit '" + unit.name + "' is out of order: " + toString(why.takeError());
+    return "";
+  };
+}
 
 /// Collects errors with the names of the nodes they are about.
 static ScopedDiagnosticHandler collectInto(MLIRContext *context, Failures &failures) {
@@ -122,6 +141,8 @@ UnitVerdict Auditor::onUnit(Operation *op, const TargetDescription &target, unsi
   UnitVerdict v;
   std::pair<bool, size_t> nearest{true, SIZE_MAX};
   for (Precision p : unit.precisions) {
+    if (p == Precision::Int16 && llvm::is_contained(v.precisions, Precision::Int8))
+      continue; // nothing of it has 16 bits
     auto faults = judge.faults(target, index, op, p);
     if (faults.empty())
       v.precisions.push_back(p);
@@ -225,7 +246,13 @@ TargetAudit Auditor::run(const TargetDescription &target) {
   return audit;
 }
 
-FailureOr<AuditReport> audit(const CompileOptions &options, ArrayRef<std::string> names, MLIRContext *context) {
+/// Whether a vendor's compiler makes code for some unit.
+static bool hasVendor(const TargetDescription &target) {
+  return llvm::any_of(target.units, [](const Unit &u) { return VendorTools::serves(u) || VendorTools::isAbsent(u); });
+}
+
+FailureOr<AuditReport> audit(const CompileOptions &options, ArrayRef<std::string> names, bool askVendors,
+                             MLIRContext *context) {
   std::vector<TargetDescription> targets;
   std::vector<std::string> wanted(names.begin(), names.end());
   if (wanted.empty())
@@ -243,13 +270,20 @@ FailureOr<AuditReport> audit(const CompileOptions &options, ArrayRef<std::string
   Originals originals(**module);
   if (failed(canonicalise(options, **module)))
     return failure();
-  Auditor auditor(**module, originals, options.strict);
+  VendorTools vendors({"", options.vendorSeconds}, /*fallback=*/false);
+  Auditor auditor(**module, originals, options.strict, askVendors ? &vendors : nullptr);
   auditor.prepare();
   AuditReport report;
   report.model = options.model;
   report.graph = std::move(graph);
-  for (const TargetDescription &target : targets)
+  for (const TargetDescription &target : targets) {
     report.targets.push_back(auditor.run(target));
+    report.targets.back().limitsAlone =
+        hasVendor(target) && (!askVendors || llvm::any_of(target.units, VendorTools::isAbsent));
+    if (!auditor.toolFault().empty())
+      return emitError(UnknownLoc::get(context), auditor.toolFault())
+             << "; --vendor skip audits by the limits of the device alone";
+  }
   return report;
 }
 

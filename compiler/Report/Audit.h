@@ -31,6 +31,7 @@ struct TargetAudit {
   std::vector<std::string> units;
   std::vector<AuditRow> rows; ///< in the model's order; what no node of it names comes behind
   bool assumedSizes = false;  ///< costs took open dimensions at their least
+  bool limitsAlone = false;   ///< a unit has a vendor's compiler, which was not asked
   unsigned placed(unsigned unit) const;
   /// Nodes that no unit can run.
   unsigned refused() const;
@@ -48,9 +49,10 @@ struct AuditReport {
 /// model and emitting every kernel, an NPU's by really lowering the operator.
 /// It is about the operator by itself: a compile places fusion groups whole, and
 /// `tessera explain` says why one is not. Fails only if the model cannot be
-/// imported or a target is unknown.
+/// imported, a target is unknown, or a vendor's compiler that is to be asked about
+/// its units, as a compile asks it, is missing or breaks.
 mlir::FailureOr<AuditReport> audit(const CompileOptions &options, llvm::ArrayRef<std::string> targets,
-                                   mlir::MLIRContext *context);
+                                   bool askVendors, mlir::MLIRContext *context);
 
 void printText(const AuditReport &report, llvm::raw_ostream &os);
 void printJson(const AuditReport &report, llvm::raw_ostream &os, unsigned indent = 1);

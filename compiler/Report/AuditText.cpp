@@ -93,6 +93,8 @@ static void printTarget(const AuditReport &report, const TargetAudit &audit, raw
   os << "\n";
   if (audit.assumedSizes && audit.units.size() > 1)
     os << "times take every open dimension at its least; --dim fixes it\n";
+  if (audit.limitsAlone)
+    os << "verdicts are those of the device's limits: its vendor's compiler was not asked\n";
   for (unsigned unit = 0; unit < audit.units.size(); ++unit)
     printReasons(audit, unit, os);
 }
@@ -158,6 +160,8 @@ static void printTarget(const TargetAudit &audit, json::OStream &json) {
   json.attribute("target", audit.target);
   json.attribute("operators", static_cast<int64_t>(audit.rows.size()));
   json.attribute("refused", static_cast<int64_t>(audit.refused()));
+  if (audit.limitsAlone)
+    json.attribute("vendor", "skipped");
   json.attribute("sizes_assumed", audit.assumedSizes);
   json.attributeObject("placed", [&] {
     for (unsigned unit = 0; unit < audit.units.size(); ++unit)

@@ -3,6 +3,7 @@
 #include "compiler/Report/InspectText.h"
 
 #include "targets/EthosU/Artefact.h"
+#include "targets/Rknn/Toolkit.h"
 #include "runtime-stub/format/Header.h"
 #include "runtime-stub/format/bundle_generated.h"
 
@@ -273,6 +274,16 @@ private:
   }
   /// What a vendor's compiler made, where that is known by its first bytes.
   void artefact(Json &row, llvm::ArrayRef<uint8_t> bytes) {
+    if (rknn::isArtefact(bytes)) {
+      if (auto a = rknn::readArtefact(bytes)) {
+        row["platform"] = a->platform;
+        row["compiler"] = "rknn-toolkit2 " + a->toolkit;
+        row["blob_bytes"] = a->blob.size();
+      } else {
+        row["fault"] = llvm::toString(a.takeError());
+      }
+      return;
+    }
     if (!ethosu::isArtefact(bytes))
       return;
     auto a = ethosu::readArtefact(bytes);

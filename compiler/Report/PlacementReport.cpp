@@ -153,6 +153,13 @@ static void jsonDevices(const Placement &p, const Breakdown &b, llvm::json::OStr
         json.attribute("segments", b.devices[d].segments);
         json.attribute("time_ns", b.devices[d].cost);
         json.attribute("launch_ns", b.devices[d].launches);
+        json.attributeArray("nodes", [&] {
+          const partition::Solution &s = *p.result.solution;
+          for (size_t j = 0; j < p.nodes.size(); ++j)
+            if (size_t(p.problem.ops[j].options[s.choice[j]].device) == d)
+              for (const std::string &node : p.nodes[j])
+                json.value(llvm::json::fixUTF8(node));
+        });
       });
   });
 }

@@ -247,12 +247,12 @@ FailureOr<std::optional<Cost>> Builder::vendorCost(const SmallVector<Operation *
     llvm::append_range(faults, reasons.all);
     return std::optional<Cost>();
   }
-  auto answer = options.vendors->compile(unit, segment->file);
+  auto answer = options.vendors->compile(unit, ops, segment->file);
   if (!answer)
     return LogicalResult(ops.front()->emitError("the compiler of unit '") << unit.name << "' is out of order: "
                          << toString(answer.takeError()));
   if (answer->code)
-    return std::optional<Cost>(std::max<Cost>(answer->code->costNs, 1));
+    return answer->code->costNs ? std::optional<Cost>(answer->code->costNs) : std::nullopt;
   faults.push_back(answer->reason);
   return std::optional<Cost>();
 }

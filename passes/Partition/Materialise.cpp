@@ -79,7 +79,7 @@ FailureOr<Attribute> Materialiser::artefactOf(const Part &part, const tosa::Segm
   const Unit &unit = target.units[part.device.unit];
   if (!vendors || !VendorTools::serves(unit))
     return attributeOf(lowered.file);
-  auto answer = vendors->compile(unit, lowered.file);
+  auto answer = vendors->compile(unit, part.ops, lowered.file);
   if (!answer || !answer->code)
     return LogicalResult(part.ops.front()->emitError("segment from node '")
                          << onnx::getNodeName(part.ops.front()) << "' on unit '" << unit.name << "': "
@@ -100,7 +100,9 @@ FailureOr<tsr::SegmentOp> Materialiser::createSegment(const Part &part, tosa::Se
     locs.push_back(op->getLoc());
   OpBuilder builder(func.getBody().front().getTerminator());
   const Unit &unit = target.units[part.device.unit];
-  StringAttr kind = unit.deviceKind().empty() ? StringAttr() : builder.getStringAttr(unit.deviceKind());
+  // Without the vendor's code there is nothing to drive: the unit is played.
+  bool driven = !unit.deviceKind().empty() && !VendorTools::isAbsent(unit);
+  StringAttr kind = driven ? builder.getStringAttr(unit.deviceKind()) : StringAttr();
   return tsr::SegmentOp::create(builder, FusedLoc::get(func.getContext(), locs), results,
                                 unit.name, operands, int64_t(part.device.unit), kind, zeroCopy(part.device.unit),
                                 *artefact);
@@ -224,7 +226,7 @@ FailureOr<bool> dropRefusedSegments(const TargetDescription &target, ModelProble
     auto lowered = tosa::buildSegment(part.ops, part.device.precision, reasons);
     if (failed(lowered))
       continue; // materialise() says why
-    auto answer = vendors->compile(unit, lowered->file);
+    auto answer = vendors->compile(unit, part.ops, lowered->file);
     if (!answer)
       return LogicalResult(part.ops.front()->emitError("the compiler of unit '")
                            << unit.name << "' is out of order: " << toString(answer.takeError()));
@@ -239,6 +241,44 @@ FailureOr<bool> dropRefusedSegments(const TargetDescription &target, ModelProble
     }
   }
   return changed;
+}
+
+/// The option of group `j` on a device; every group of a segment has one.
+static partition::Option &optionOn(ModelProblem &model, size_t j, int device) {
+  return *llvm::find_if(model.problem.ops[j].options, [&](const partition::Option &o) { return o.device == device; });
+}
+
+FailureOr<partition::Cost> priceSegments(const TargetDescription &target, const ModelProblem &model,
+                                         const partition::Solution &solution, VendorTools &vendors,
+                                         ModelProblem &into) {
+  partition::Cost more = 0;
+  for (const Part &part : partsOf(model, solution)) {
+    const Unit &unit = target.units[part.device.unit];
+    tosa::Reasons reasons;
+    if (!VendorTools::serves(unit))
+      continue;
+    auto lowered = tosa::buildSegment(part.ops, part.device.precision, reasons);
+    if (failed(lowered))
+      continue; // materialise() says why
+    auto answer = vendors.compile(unit, part.ops, lowered->file);
+    if (!answer)
+      return LogicalResult(part.ops.front()->emitError("the compiler of unit '")
+                           << unit.name << "' is out of order: " << toString(answer.takeError()));
+    if (!answer->code || answer->code->costNs == 0)
+      continue;
+    partition::Cost whole = answer->code->costNs, apart = 0, left = whole;
+    for (size_t j : part.groups)
+      apart += model.problem.ops[j].options[solution.choice[j]].cost;
+    more += whole - apart;
+    for (size_t j : part.groups) {
+      const partition::Option &own = model.problem.ops[j].options[solution.choice[j]];
+      bool last = j == part.groups.back();
+      partition::Cost share = last ? left : partition::Cost(double(own.cost) * double(whole) / double(std::max<partition::Cost>(apart, 1)));
+      left -= share;
+      optionOn(into, j, own.device).cost = std::max<partition::Cost>(share, 0);
+    }
+  }
+  return more;
 }
 
 LogicalResult materialise(func::FuncOp func, const TargetDescription &target, const ModelProblem &model,

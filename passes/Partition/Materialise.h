@@ -25,6 +25,14 @@ namespace tessera {
 mlir::FailureOr<bool> dropRefusedSegments(const TargetDescription &target, ModelProblem &model,
                                           const partition::Solution &solution, VendorTools *vendors);
 
+/// What the vendors' compilers estimate for the solution's segments more than its
+/// groups cost by themselves (less: negative). `into`, the solution's model or one
+/// with more options, gets each segment's price spread over its groups in
+/// proportion to theirs.
+mlir::FailureOr<partition::Cost> priceSegments(const TargetDescription &target, const ModelProblem &model,
+                                               const partition::Solution &solution, VendorTools &vendors,
+                                               ModelProblem &into);
+
 /// Fails, with a diagnostic, if a segment does not lower as its groups did.
 llvm::LogicalResult materialise(mlir::func::FuncOp func, const TargetDescription &target, const ModelProblem &model,
                                 const partition::Solution &solution, VendorTools *vendors);

@@ -60,26 +60,94 @@ FailureOr<Placement> decidePlacement(func::FuncOp func, const TargetDescription 
   return p;
 }
 
+/// A placement whose segments the vendors' compilers take: together, what each goes
+/// alone may be refused, and goes elsewhere.
+static FailureOr<Placement> settle(func::FuncOp func, const TargetDescription &target, ModelProblem &model,
+                                   const PlaceOptions &options) {
+  for (;;) {
+    auto placement = decidePlacement(func, target, model, options);
+    if (failed(placement))
+      return failure();
+    auto changed = dropRefusedSegments(target, model, *placement->result.solution, options.vendors);
+    if (failed(changed))
+      return failure();
+    if (!*changed)
+      return placement;
+  }
+}
+
+/// The model without the CPU where something else is possible.
+static ModelProblem withoutCpu(const ModelProblem &model) {
+  ModelProblem most = model;
+  for (partition::Op &op : most.problem.ops)
+    if (llvm::any_of(op.options, [](const partition::Option &o) { return o.device != 0; }))
+      llvm::erase_if(op.options, [](const partition::Option &o) { return o.device == 0; });
+  return most;
+}
+
+/// A group by itself pays for reading and writing all of its tensors, which within
+/// a segment stay on the chip; so what groups cost alone keeps too much on the CPU.
+/// Here the prices are those of whole segments, first of the most that the device
+/// can do, then of what is best under these prices, until the answer stands. It
+/// replaces `model` and `placement` if the compilers' own figures for its segments
+/// make it cheaper.
+static LogicalResult improve(func::FuncOp func, const TargetDescription &target, ModelProblem &model,
+                             const PlaceOptions &options, Placement &placement) {
+  constexpr int rounds = 4;
+  ModelProblem priced = model;
+  auto more = priceSegments(target, model, *placement.result.solution, *options.vendors, priced);
+  if (failed(more))
+    return failure();
+  partition::Cost best = placement.result.solution->cost + *more;
+  ModelProblem refined = model;
+  if (options.pins.empty()) {
+    ModelProblem most = withoutCpu(model);
+    auto start = settle(func, target, most, options);
+    if (failed(start) || failed(priceSegments(target, most, *start->result.solution, *options.vendors, refined)))
+      return failure();
+  } else {
+    refined = priced;
+  }
+  for (int round = 0; round < rounds; ++round) {
+    auto next = settle(func, target, refined, options);
+    if (failed(next))
+      return failure();
+    ModelProblem before = refined;
+    more = priceSegments(target, before, *next->result.solution, *options.vendors, refined);
+    if (failed(more))
+      return failure();
+    partition::Cost cost = next->result.solution->cost;
+    if (cost + *more < best) {
+      best = cost + *more;
+      placement = std::move(*next);
+      model = before;
+    }
+    if (std::abs(*more) * 50 < cost) // the prices are those of this answer
+      break;
+  }
+  return success();
+}
+
 FailureOr<Placement> placeModel(func::FuncOp func, const TargetDescription &target, const PlaceOptions &options) {
   auto model = buildProblem(func, target, {options.strict, options.pins, options.vendors});
   if (failed(model))
     return failure();
   if (options.vendors && !options.vendors->broken().empty())
     func.emitWarning("nothing is placed behind a vendor's compiler: ") << options.vendors->broken();
-  // Together, what each goes alone may be refused: then it goes elsewhere.
-  for (;;) {
-    auto placement = decidePlacement(func, target, *model, options);
-    if (failed(placement))
-      return failure();
-    auto changed = dropRefusedSegments(target, *model, *placement->result.solution, options.vendors);
-    if (failed(changed))
-      return failure();
-    if (*changed)
-      continue;
-    if (failed(materialise(func, target, *model, *placement->result.solution, options.vendors)))
-      return failure();
-    return placement;
-  }
+  for (const Unit &unit : target.units)
+    if (options.vendors && VendorTools::isAbsent(unit))
+      func.emitWarning("no blob is made for unit '")
+          << unit.name << "' of target " << target.name << ", which is planned by its description and played: "
+          << "set TESSERA_RKNN_PYTHON to an interpreter that has rknn-toolkit2";
+  auto placement = settle(func, target, *model, options);
+  if (failed(placement))
+    return failure();
+  if (options.vendors && llvm::any_of(target.units, VendorTools::serves) &&
+      failed(improve(func, target, *model, options, *placement)))
+    return failure();
+  if (failed(materialise(func, target, *model, *placement->result.solution, options.vendors)))
+    return failure();
+  return placement;
 }
 
 } // namespace tessera

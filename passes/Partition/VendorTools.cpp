@@ -3,6 +3,8 @@
 #include "mlir/IR/MLIRContext.h"
 #include "targets/EthosU/Artefact.h"
 #include "targets/EthosU/Limits.h"
+#include "targets/Rknn/OnnxWriter.h"
+#include "targets/Tosa/Segment.h"
 #include "targets/Tosa/Serialise.h"
 #include "llvm/Support/FormatVariadic.h"
 
@@ -48,8 +50,38 @@ static std::string borderFault(mlir::func::FuncOp main,
                        : fault;
 }
 
-llvm::Expected<VendorTools::Answer>
-VendorTools::compile(const Unit &unit, llvm::ArrayRef<uint8_t> tosa) {
+llvm::Expected<VendorCode> VendorTools::byVela(const Unit &unit, llvm::ArrayRef<uint8_t> tosa) {
+  using Kind = VendorError::Kind;
+  mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
+  auto module = tosa::readTosa(tosa, &context);
+  if (mlir::failed(module))
+    return llvm::make_error<VendorError>(Kind::Broken, "its TOSA file cannot be read back");
+  if (std::string fault = hardwareFaults(unit, **module); !fault.empty())
+    return llvm::make_error<VendorError>(Kind::Refused, fault);
+  ethosu::VelaConfig config{unit.accelerator, unit.systemConfig, unit.memoryMode};
+  auto result = vela.compile(tosa, config);
+  if (!result)
+    return result.takeError();
+  std::string fault = borderFault((*module)->lookupSymbol<mlir::func::FuncOp>("main"), *result);
+  if (!fault.empty())
+    return llvm::make_error<VendorError>(Kind::Broken, fault);
+  return VendorCode{ethosu::writeArtefact(config, *result, tosa), std::llround(std::ceil(result->nanoseconds()))};
+}
+
+llvm::Expected<VendorCode> VendorTools::byRknn(const Unit &unit, llvm::ArrayRef<mlir::Operation *> ops,
+                                               llvm::ArrayRef<uint8_t> tosa) {
+  auto onnx = rknn::writeOnnx(ops);
+  if (!onnx)
+    return llvm::make_error<VendorError>(VendorError::Kind::Refused, "no ONNX file for the RKNN toolkit: " +
+                                                                         llvm::toString(onnx.takeError()));
+  auto blob = rknn.compile(*onnx, unit.accelerator);
+  if (!blob)
+    return blob.takeError();
+  return VendorCode{rknn::writeArtefact(unit.accelerator, *blob, tosa), 0};
+}
+
+llvm::Expected<VendorTools::Answer> VendorTools::compile(const Unit &unit, llvm::ArrayRef<mlir::Operation *> ops,
+                                                         llvm::ArrayRef<uint8_t> tosa) {
   std::string key = unit.deviceKind() + '\0';
   key.append(tosa.begin(), tosa.end());
   if (auto it = made.find(key); it != made.end())
@@ -58,37 +90,16 @@ VendorTools::compile(const Unit &unit, llvm::ArrayRef<uint8_t> tosa) {
     return Answer{nullptr, it->second};
   if (!brokenBy.empty())
     return Answer{nullptr, "the vendor's compiler is out of order"};
-  mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
-  auto module = tosa::readTosa(tosa, &context);
-  if (mlir::failed(module))
-    return llvm::make_error<ethosu::VelaError>(
-        ethosu::VelaError::Kind::Broken, "its TOSA file cannot be read back");
-  if (std::string fault = hardwareFaults(unit, **module); !fault.empty())
-    return Answer{nullptr,
-                  refused.emplace(std::move(key), fault).first->second};
-  ethosu::VelaConfig config{unit.accelerator, unit.systemConfig,
-                            unit.memoryMode};
-  auto result = vela.compile(tosa, config);
-  if (result)
-    if (std::string fault = borderFault(
-            (*module)->lookupSymbol<mlir::func::FuncOp>("main"), *result);
-        !fault.empty())
-      result = llvm::make_error<ethosu::VelaError>(
-          ethosu::VelaError::Kind::Broken, fault);
-  if (result) {
-    VendorCode code{ethosu::writeArtefact(config, *result, tosa),
-                    std::llround(std::ceil(result->nanoseconds()))};
-    return Answer{&made.emplace(std::move(key), std::move(code)).first->second,
-                  ""};
-  }
+  auto code = unit.backend == "rknn" ? byRknn(unit, ops, tosa) : byVela(unit, tosa);
+  if (code)
+    return Answer{&made.emplace(std::move(key), std::move(*code)).first->second, ""};
   Answer answer;
-  llvm::Error rest = llvm::handleErrors(
-      result.takeError(),
-      [&](std::unique_ptr<ethosu::VelaError> e) -> llvm::Error {
-        if (e->kind != ethosu::VelaError::Kind::Refused && !fallback)
+  llvm::Error rest =
+      llvm::handleErrors(code.takeError(), [&](std::unique_ptr<VendorError> e) -> llvm::Error {
+        if (e->kind != VendorError::Kind::Refused && !fallback)
           return llvm::Error(std::move(e));
         answer.reason = e->message();
-        if (e->kind == ethosu::VelaError::Kind::Broken)
+        if (e->kind == VendorError::Kind::Broken)
           brokenBy = answer.reason;
         return llvm::Error::success();
       });
@@ -96,6 +107,19 @@ VendorTools::compile(const Unit &unit, llvm::ArrayRef<uint8_t> tosa) {
     return std::move(rest);
   refused.emplace(std::move(key), answer.reason);
   return answer;
+}
+
+llvm::Expected<std::string>
+VendorTools::refusal(const Unit &unit, llvm::ArrayRef<mlir::Operation *> ops,
+                     Precision precision) {
+  tosa::Reasons reasons;
+  auto segment = tosa::buildSegment(ops, precision, reasons);
+  if (mlir::failed(segment))
+    return llvm::join(reasons.all, "; ");
+  auto answer = compile(unit, ops, segment->file);
+  if (!answer)
+    return answer.takeError();
+  return answer->reason;
 }
 
 } // namespace tessera

@@ -10,8 +10,6 @@ namespace tessera::ethosu {
 
 extern const char *const velaWorkerText; // written by CMake from VelaWorker.py
 
-char VelaError::ID = 0;
-
 namespace {
 
 constexpr size_t longestLine = 1 << 22; // an answer lists every operator

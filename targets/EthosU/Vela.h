@@ -8,6 +8,7 @@
 #ifndef TESSERA_TARGETS_ETHOSU_VELA_H
 #define TESSERA_TARGETS_ETHOSU_VELA_H
 
+#include "targets/VendorError.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/Support/Error.h"
 
@@ -49,23 +50,7 @@ struct VelaResult {
   double nanoseconds() const { return double(cycles) * 1e9 / clock; }
 };
 
-/// Why there is no result.
-class VelaError : public llvm::ErrorInfo<VelaError> {
-public:
-  static char ID;
-  /// Refused: by Vela, which is well. Died: it or its host did, on this file.
-  /// Broken: there is none, another version, or it talks nonsense.
-  enum class Kind { Refused, Died, Broken };
-  VelaError(Kind kind, std::string text) : kind(kind), text(std::move(text)) {}
-  void log(llvm::raw_ostream &os) const override { os << text; }
-  std::error_code convertToErrorCode() const override {
-    return llvm::inconvertibleErrorCode();
-  }
-  const Kind kind;
-
-private:
-  std::string text;
-};
+using VelaError = VendorError;
 
 struct VelaOptions {
   /// A Python interpreter whose environment has ethos-u-vela. If empty:

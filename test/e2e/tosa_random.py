@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Random quantised graphs, and the public models that `tessera quantize` made: what the CPU makes of their TOSA files against the TOSA reference model.
 
-usage: tosa_random.py [--build DIR] [--graphs N] [--first SEED] [--sample] [--models DIR] [-v]
+usage: tosa_random.py [--build DIR] [--graphs N] [--first SEED] [--sample] [--quantise ID,ID] [--models DIR] [-v]
 
 A graph has 1 to 6 operators on integers of 8 bits (every third: 16 bits), each with quantisers of scales of its own, all by its seed. It must come to one
 segment. Its file in the reference model, the loader's run of what was read back, and the reference model on the file after a round trip through the TOSA
-tools' translator must be equal bit for bit; and nearly all of the whole model's results are at most a step from onnxruntime's. Of each model in DIR every
-segment is held to the same, but for onnxruntime. --sample: a tenth of the graphs, which the commit's hash decides.
+tools' translator must be equal bit for bit; and nearly all of the whole model's results are at most a step from onnxruntime's. Every
+segment of the models that --quantise names, quantised here on seeded samples, and of those in DIR is held to the same, but for onnxruntime. --sample: a tenth of the graphs, which the commit's hash decides.
 """
 import argparse
 import glob
@@ -20,8 +20,9 @@ import time
 
 import numpy as np
 import onnx
-from onnx import TensorProto as T, helper as h, numpy_helper as nh
 
+import fetch
+import quantize
 from harness import CACHE, Fault, Refused, Tally, Tools, commit_seed, oracle
 from tosa import reference, segments_of
 from tosa_graphs import build
@@ -102,12 +103,27 @@ def check_model(tools, tally, path, until):
             tally.attempt(f"{name} segment {i} of {len(files)}", check_segment, tools, path, precision, i, f, tmp, faults=(Fault,))
 
 
+def check_quantised(tools, tally, ident, until):
+    """A public model in 8 and in 16 bits."""
+    path = os.path.join(fetch.MODELS, ident + ".onnx")
+    if not os.path.exists(path):
+        return tally.skip(ident, "no model: run test/e2e/fetch.py")
+    with tempfile.TemporaryDirectory() as tmp:
+        for i, f in enumerate(quantize.samples(ident, onnx.load(path), 4, 1)):
+            np.savez(f"{tmp}/{i:02}.npz", **f)
+        for scheme, name in (("8x8", "q8"), ("16x8", "q16")):
+            out = f"{tmp}/{ident}_{name}.onnx"
+            tools.call([tools.tessera, "quantize", path, "--calib", tmp, "-o", out, "--cache", f"{tmp}/ranges", "--scheme", scheme])
+            check_model(tools, tally, out, until)
+
+
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("--build")
     ap.add_argument("--graphs", type=int, default=150)
     ap.add_argument("--first", type=int, default=0)
     ap.add_argument("--sample", action="store_true")
+    ap.add_argument("--quantise", default="")
     ap.add_argument("--models", help="folder of quantised models")
     ap.add_argument("--only", default="", help="of the models")
     ap.add_argument("--budget", type=float, default=1e9, help="seconds after which nothing is begun")
@@ -124,6 +140,8 @@ def main():
             tally.skip(f"graphs from {seed}", "no time left")
             break
         tally.attempt(f"graph {seed}", check_graph, tools, seed)
+    for ident in filter(None, a.quantise.split(",")):
+        check_quantised(tools, tally, ident, until)
     for path in sorted(glob.glob(os.path.join(a.models, "*.onnx"))) if a.models else ():
         if re.search(a.only, path):
             check_model(tools, tally, path, until)

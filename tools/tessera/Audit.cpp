@@ -20,6 +20,15 @@ void addAudit(CLI::App &app, int &status) {
   command->add_option("--format", *format, "text, json, or html: one page for a browser")
       ->check(CLI::IsMember({"text", "json", "html"}))
       ->capture_default_str();
+  auto vendor = std::make_shared<std::string>("ask");
+  command
+      ->add_option("--vendor", *vendor,
+                   "ask: the vendor's compiler of a unit is asked about every operator, as by a compile;\n"
+                   "skip: it need not be installed, and the report says that it was not asked")
+      ->check(CLI::IsMember({"ask", "skip"}))
+      ->capture_default_str();
+  command->add_option("--vendor-timeout", options->vendorSeconds, "Seconds that a vendor's compiler has for one operator (120)")
+      ->check(CLI::Range(1, 86400));
   command->add_option("-o,--output", options->output, "Report file (default: stdout)");
   command->footer("A node runs as it is (yes), after a rewrite (yes-after), or not (no, "
                   "with every reason). Reasons\n"
@@ -32,7 +41,7 @@ void addAudit(CLI::App &app, int &status) {
     options->progress = progressOnTerminal();
     auto context = makeContext();
     printDiagnostics(*context);
-    auto report = audit(*options, *targets, context.get());
+    auto report = audit(*options, *targets, *vendor == "ask", context.get());
     endProgress();
     if (mlir::failed(report)) {
       status = refused();

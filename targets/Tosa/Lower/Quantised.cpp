@@ -90,6 +90,11 @@ bool multiplierOf(double factor, int64_t &multiplier, int64_t &shift, int bits) 
 
 Value rescale(Lowerer &l, Value x, ArrayRef<double> factors, int64_t zeroIn, int64_t zeroOut, Type out) {
   Type in = Lowerer::typeOf(x).getElementType();
+  // 48 bits have no other shape than the one that they were summed in.
+  if (auto shaped = x.getDefiningOp<mlir::tosa::ReshapeOp>(); shaped && in.isInteger(48)) {
+    Value y = rescale(l, shaped.getInput1(), factors, zeroIn, zeroOut, out);
+    return y ? l.reshape(y, Lowerer::shapeOf(x)) : y;
+  }
   int64_t n = factors.size();
   bool wide = in.isInteger(48);
   HostTensor m(l.b.getIntegerType(wide ? 16 : 32), {n}), s(l.b.getI8Type(), {n});
@@ -144,6 +149,35 @@ LogicalResult checkError(Lowerer &l, const Scaled &m, const Quantisation &q) {
   return success();
 }
 
+} // namespace
+
+std::optional<Ordered> quantise(Lowerer &l, Value in, const Scaled &m, const Quantisation &q) {
+  if (!m.pending.empty())
+    return quantiseByTable(l, in, m, q);
+  if (failed(checkError(l, m, q)))
+    return std::nullopt;
+  unsigned bits = bitsOf(l, in);
+  Perm perm = channelsAtEnd(l, in, m); // RESCALE has its channels last
+  Value y = l.get(in, perm);
+  if (bits != q.bits || m.scale.size() > 1 || m.scale[0] != q.scale || m.zeroPoint != q.zeroPoint) {
+    SmallVector<double> factors;
+    for (double s : m.scale)
+      factors.push_back(s / q.scale);
+    // Zero points of sums are 0 by construction.
+    y = rescale(l, y, factors, bits == 8 ? m.zeroPoint : 0, q.zeroPoint, q.element(l));
+    if (!y)
+      return std::nullopt;
+  }
+  // Rounding is monotone: bounds may be rounded instead.
+  int64_t low = m.low == -INFINITY ? q.low() : q.integerOf(m.low);
+  int64_t high = m.high == INFINITY ? q.high() : q.integerOf(m.high);
+  if (low > q.low() || high < q.high())
+    y = l.clamp(y, (double)low, (double)high);
+  return Ordered{y, perm};
+}
+
+namespace {
+
 LogicalResult lowerQuantize(Operation *op, Lowerer &l) {
   Value in = op->getOperand(0), result = op->getResult(0);
   if (onnx::getInt(op, "block_size", 0) || onnx::getInt(op, "precision", 0))
@@ -154,29 +188,10 @@ LogicalResult lowerQuantize(Operation *op, Lowerer &l) {
   auto it = l.scaled.find(in);
   if (it == l.scaled.end())
     return l.no() << "reads a float tensor that no DequantizeLinear of the region gives";
-  const Scaled m = it->second;
-  unsigned bits = bitsOf(l, in);
-  if (!m.pending.empty())
-    return quantizeByTable(op, l, m, *q);
-  if (failed(checkError(l, m, *q)))
+  auto y = quantise(l, in, it->second, *q);
+  if (!y)
     return failure();
-  Perm perm = channelsAtEnd(l, in, m); // RESCALE has its channels last
-  Value y = l.get(in, perm);
-  if (bits != q->bits || m.scale.size() > 1 || m.scale[0] != q->scale || m.zeroPoint != q->zeroPoint) {
-    SmallVector<double> factors;
-    for (double s : m.scale)
-      factors.push_back(s / q->scale);
-    // Zero points of sums are 0 by construction.
-    y = rescale(l, y, factors, bits == 8 ? m.zeroPoint : 0, q->zeroPoint, q->element(l));
-    if (!y)
-      return failure();
-  }
-  // Rounding is monotone: bounds may be rounded instead.
-  int64_t low = m.low == -INFINITY ? q->low() : q->integerOf(m.low);
-  int64_t high = m.high == INFINITY ? q->high() : q->integerOf(m.high);
-  if (low > q->low() || high < q->high())
-    y = l.clamp(y, (double)low, (double)high);
-  l.set(result, y, perm);
+  l.set(result, y->value, y->perm);
   return success();
 }
 

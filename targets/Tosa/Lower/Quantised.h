@@ -62,8 +62,15 @@ std::optional<Scaled> plainOperand(mlir::Operation *op, Lowerer &l, unsigned pos
 std::optional<HostTensor> meaningsOf(Lowerer &l, const Scaled &m);
 /// Notes that `op`, of one operand that is not constant, is still to be applied.
 llvm::LogicalResult tabulate(mlir::Operation *op, Lowerer &l);
-/// The QuantizeLinear `op` of what has operators still to be applied.
-llvm::LogicalResult quantizeByTable(mlir::Operation *op, Lowerer &l, const Scaled &m, const Quantisation &q);
+/// A tosa value with its axes in the order `perm`.
+struct Ordered {
+  mlir::Value value;
+  Perm perm;
+};
+/// What `v` means, quantised; none after a reason.
+std::optional<Ordered> quantise(Lowerer &l, mlir::Value v, const Scaled &m, const Quantisation &q);
+/// The same of what has operators still to be applied.
+std::optional<Ordered> quantiseByTable(Lowerer &l, mlir::Value v, const Scaled &m, const Quantisation &q);
 
 /// Each position of an image repeated: by RESIZE in the forms that small devices
 /// have (factors 2, 4, 8 of one image), else by TILE.

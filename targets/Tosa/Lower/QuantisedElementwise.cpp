@@ -18,11 +18,44 @@ const Scaled *meaningOf(Operation *op, Lowerer &l, unsigned position) {
   return &it->second;
 }
 
-/// Operands of one rank as 32-bit integers of the step `step`, which is small
-/// enough for their own steps to be lost in it.
+/// The meaning of an operand of a sum: bounds may be left, and scales a channel of
+/// an operand of the result's sizes.
+const Scaled *termOf(Operation *op, Lowerer &l, unsigned position) {
+  Value v = op->getOperand(position);
+  auto it = l.scaled.find(v);
+  if (it == l.scaled.end() || !it->second.pending.empty()) {
+    l.no() << "input " << position << " is not quantised, or still to be tabulated";
+    return nullptr;
+  }
+  if (bitsOf(l, v) == 48 ||
+      (it->second.scale.size() > 1 && Lowerer::shapeOf(v) != Lowerer::shapeOf(op->getResult(0)))) {
+    l.no() << "input " << position << " is a sum of 16-bit products, or of other sizes than the result";
+    return nullptr;
+  }
+  return &it->second;
+}
+
+/// The order of axes in which operands with these meanings are added: with scales a
+/// channel, the channels are last. Empty: as they come.
+Perm orderOfSum(ArrayRef<const Scaled *> operands, ValueRange values, Lowerer &l) {
+  for (auto [m, v] : llvm::zip(operands, values))
+    if (m->scale.size() > 1)
+      return channelsAtEnd(l, v, *m);
+  return {};
+}
+
+/// An operand as 32-bit integers of the step `step`, which is small enough for its
+/// own steps to be lost in it, within its bounds.
 Value atStep(Lowerer &l, Value x, const Scaled &m, double step) {
   bool sum = Lowerer::typeOf(x).getElementTypeBitWidth() > 16;
-  return rescale(l, x, m.scale[0] / step, sum ? 0 : m.zeroPoint, 0, l.b.getI32Type());
+  SmallVector<double> factors;
+  for (double s : m.scale)
+    factors.push_back(s / step);
+  x = rescale(l, x, factors, sum ? 0 : m.zeroPoint, 0, l.b.getI32Type());
+  for (auto [mnemonic, bound] : {std::pair("maximum", m.low), std::pair("minimum", m.high)})
+    if (x && std::isfinite(bound) && std::abs(bound) < step * 1073741824.0)
+      x = l.binary(mnemonic, x, l.scalarLike(x, std::nearbyint(bound / step)));
+  return x;
 }
 
 /// A step that keeps up to 20 bits below the coarsest of the operands, as many as
@@ -30,12 +63,9 @@ Value atStep(Lowerer &l, Value x, const Scaled &m, double step) {
 std::optional<double> commonStep(Lowerer &l, ArrayRef<const Scaled *> operands, double constant, Scaled &meaning) {
   double coarsest = 0, most = constant;
   for (const Scaled *m : operands) {
-    if (m->scale.size() > 1) {
-      l.no() << "an operand has scales a channel";
-      return std::nullopt;
-    }
-    coarsest = std::max(coarsest, m->scale[0]);
-    most += m->scale[0] * (double)m->bound;
+    double widest = *std::max_element(m->scale.begin(), m->scale.end());
+    coarsest = std::max(coarsest, widest);
+    most += widest * (double)m->bound;
   }
   for (double finer = 1 << 20; finer >= 1; finer /= 2) {
     double step = coarsest / finer, sum = most / step + (double)operands.size() + 1;
@@ -80,7 +110,7 @@ LogicalResult addConstant(Operation *op, Lowerer &l, unsigned tensor) {
     return l.no() << "of a constant that is not float";
   if (c->size() == 1 && bitsOf(l, in) == 8)
     return tabulate(op, l);
-  const Scaled *m = meaningOf(op, l, tensor);
+  const Scaled *m = termOf(op, l, tensor);
   if (!m)
     return failure();
   double most = 0;
@@ -95,7 +125,7 @@ LogicalResult addConstant(Operation *op, Lowerer &l, unsigned tensor) {
   meaning.error += *step / 2;
   bool minus = op->getName().stripDialect() == "Sub";
   int64_t rank = Lowerer::rankOf(result);
-  auto [x, perm] = l.align({in}, rank);
+  auto [x, perm] = l.align({in}, rank, orderOfSum({m}, in, l));
   Value p = x[0] ? atStep(l, x[0], *m, *step) : Value();
   if (!p)
     return failure();
@@ -109,7 +139,7 @@ LogicalResult lowerSum(Operation *op, Lowerer &l) {
   for (unsigned i : {0u, 1u})
     if (onnx::getConstant(op->getOperand(i)))
       return addConstant(op, l, 1 - i);
-  const Scaled *x = meaningOf(op, l, 0), *y = meaningOf(op, l, 1);
+  const Scaled *x = termOf(op, l, 0), *y = termOf(op, l, 1);
   if (!x || !y)
     return failure();
   Scaled meaning;
@@ -117,7 +147,8 @@ LogicalResult lowerSum(Operation *op, Lowerer &l) {
   if (!step)
     return failure();
   Value result = op->getResult(0);
-  auto [in, perm] = l.align({op->getOperand(0), op->getOperand(1)}, Lowerer::rankOf(result));
+  auto [in, perm] = l.align({op->getOperand(0), op->getOperand(1)}, Lowerer::rankOf(result),
+                            orderOfSum({x, y}, op->getOperands(), l));
   Value p = atStep(l, in[0], *x, *step), q = atStep(l, in[1], *y, *step);
   if (!p || !q)
     return failure();
@@ -227,11 +258,72 @@ LogicalResult lowerGlobalAveragePool(Operation *op, Lowerer &l) {
   return success();
 }
 
-/// 8-bit tensors of one meaning are joined as they are, others at a common step.
+/// The quantisation of what is joined, where one QuantizeLinear is all that reads
+/// it: parts that are quantised before are the same as a whole that is quantised
+/// behind.
+std::optional<Quantisation> readersQuantisation(Operation *op, Lowerer &l) {
+  Value result = op->getResult(0);
+  Operation *user = result.hasOneUse() ? *result.user_begin() : nullptr;
+  if (!user || user->getName().getStringRef() != "onnx.QuantizeLinear")
+    return std::nullopt;
+  Reasons unheard;
+  Lowerer quiet(l.b, l.precision, false, unheard);
+  return readQuantisation(user, quiet, 1, 2, Lowerer::typeOf(user->getResult(0)).getElementType());
+}
+
+/// A float constant, quantised.
+Value quantisedConstant(Lowerer &l, const HostTensor &c, const Quantisation &q, ArrayRef<int64_t> perm) {
+  HostTensor t(q.element(l), c.shape());
+  t.mutableData();
+  for (int64_t i = 0; i < c.size(); ++i)
+    t.setInteger(i, q.integerOf(c.real(i)));
+  return l.transpose(l.constant(t), perm);
+}
+
+LogicalResult joinQuantised(Operation *op, Lowerer &l, const Quantisation &q, int64_t axis) {
+  Value result = op->getResult(0);
+  Perm perm = identityPerm(Lowerer::rankOf(result));
+  int64_t largest = 0;
+  for (Value v : op->getOperands())
+    if (int64_t size = Lowerer::typeOf(v).getNumElements(); !onnx::getConstant(v) && size > largest) {
+      largest = size;
+      perm = l.order(v);
+    }
+  SmallVector<Value> parts;
+  for (Value v : op->getOperands()) {
+    auto c = l.constantOf(v);
+    if (c && !c->isFloat())
+      return l.no() << "joins integers and floats";
+    auto it = l.scaled.find(v);
+    if (!c && it == l.scaled.end())
+      return l.no() << "joins what is not quantised";
+    if (c) {
+      parts.push_back(quantisedConstant(l, *c, q, perm));
+      continue;
+    }
+    auto part = quantise(l, v, it->second, q);
+    if (!part)
+      return failure();
+    parts.push_back(l.transpose(part->value, permBetween(part->perm, perm)));
+  }
+  l.set(result, l.concat(parts, inversePerm(perm)[axis]), perm);
+  Scaled meaning;
+  meaning.scale = {q.scale};
+  meaning.zeroPoint = q.zeroPoint;
+  meaning.bound = -q.low() + std::abs(q.zeroPoint);
+  l.scaled[result] = meaning;
+  return success();
+}
+
+/// Tensors of one meaning are joined as they are, others quantised first, or at a
+/// common step.
 LogicalResult lowerConcat(Operation *op, Lowerer &l) {
   Value result = op->getResult(0);
   int64_t rank = Lowerer::rankOf(result), axis = onnx::getInt(op, "axis");
   axis += axis < 0 ? rank : 0;
+  if (isa<FloatType>(Lowerer::typeOf(result).getElementType()))
+    if (auto q = readersQuantisation(op, l); q && rank > 1)
+      return joinQuantised(op, l, *q, axis);
   auto [parts, perm] = l.align(llvm::to_vector(op->getOperands()), rank);
   if (llvm::is_contained(parts, Value()))
     return failure();

@@ -51,18 +51,17 @@ std::optional<Reals> applied(Lowerer &l, const Scaled &m, const Reals &numbers) 
   return result;
 }
 
-LogicalResult byBytes(Operation *op, Lowerer &l, const Scaled &m, const Quantisation &q) {
+std::optional<Ordered> byBytes(Lowerer &l, Value v, const Scaled &m, const Quantisation &q) {
   auto x = meaningsOf(l, m);
   if (!x)
-    return failure();
+    return std::nullopt;
   HostTensor table(l.b.getI8Type(), {256});
   table.mutableData();
   for (int i = 0; i < 256; ++i)
     table.setInteger(i, q.integerOf(x->real(i)));
-  Perm perm = l.order(op->getOperand(0));
-  Value in = l.get(op->getOperand(0), perm);
-  l.set(op->getResult(0), l.op("table", {in, l.constant(table)}, Lowerer::typeOf(in)), perm);
-  return success();
+  Perm perm = l.order(v);
+  Value in = l.get(v, perm);
+  return Ordered{l.op("table", {in, l.constant(table)}, Lowerer::typeOf(in)), perm};
 }
 
 /// The function that a table of 513 entries stands for, on [-most, most].
@@ -131,8 +130,7 @@ std::optional<WideTable> wideTable(Lowerer &l, const Scaled &m, const Quantisati
   return t;
 }
 
-LogicalResult byInterpolation(Operation *op, Lowerer &l, const Scaled &m, const Quantisation &q) {
-  Value in = op->getOperand(0);
+std::optional<Ordered> byInterpolation(Lowerer &l, Value in, const Scaled &m, const Quantisation &q) {
   bool stored = bitsOf(l, in) == 16;
   double widest = *std::max_element(m.scale.begin(), m.scale.end());
   std::optional<double> most = 32768 * m.scale[0];
@@ -140,11 +138,13 @@ LogicalResult byInterpolation(Operation *op, Lowerer &l, const Scaled &m, const 
     most = rangeThatMatters(l, m, q, widest * (double)m.bound);
   auto t = most ? wideTable(l, m, q, *most) : std::nullopt;
   if (!t)
-    return failure();
+    return std::nullopt;
   double step = t->most / 32768;
   double position = m.error + (stored ? 0 : bitsOf(l, in) == 48 ? step : step / 2);
-  if (double error = t->error + t->steepest * position; error >= q.errorLimit())
-    return l.no() << "could be wrong by " << error << " of a step of the result, limit " << q.errorLimit();
+  if (double error = t->error + t->steepest * position; error >= q.errorLimit()) {
+    l.no() << "could be wrong by " << error << " of a step of the result, limit " << q.errorLimit();
+    return std::nullopt;
+  }
   Perm perm = channelsAtEnd(l, in, m);
   Value x = l.get(in, perm);
   if (!stored) {
@@ -152,14 +152,13 @@ LogicalResult byInterpolation(Operation *op, Lowerer &l, const Scaled &m, const 
     for (double s : m.scale)
       factors.push_back(s / step);
     if (!(x = rescale(l, x, factors, 0, 0, l.b.getI16Type())))
-      return failure();
+      return std::nullopt;
   }
   Value y = l.op("table", {x, l.constant(t->entries)}, Lowerer::typeOf(x).clone(l.b.getI32Type()));
   y = rescale(l, y, t->unit / 128 / q.scale, 0, q.zeroPoint, q.element(l));
   if (!y)
-    return failure();
-  l.set(op->getResult(0), y, perm);
-  return success();
+    return std::nullopt;
+  return Ordered{y, perm};
 }
 
 /// Any function of one integer is a table.
@@ -199,9 +198,8 @@ std::optional<HostTensor> meaningsOf(Lowerer &l, const Scaled &m) {
   return x;
 }
 
-LogicalResult quantizeByTable(Operation *op, Lowerer &l, const Scaled &m, const Quantisation &q) {
-  bool bytes = bitsOf(l, op->getOperand(0)) == 8;
-  return bytes && q.bits == 8 ? byBytes(op, l, m, q) : byInterpolation(op, l, m, q);
+std::optional<Ordered> quantiseByTable(Lowerer &l, Value v, const Scaled &m, const Quantisation &q) {
+  return bitsOf(l, v) == 8 && q.bits == 8 ? byBytes(l, v, m, q) : byInterpolation(l, v, m, q);
 }
 
 } // namespace tessera::tosa

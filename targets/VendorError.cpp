@@ -1,0 +1,3 @@
+#include "targets/VendorError.h"
+
+char tessera::VendorError::ID = 0;
