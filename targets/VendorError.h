@@ -12,12 +12,15 @@ class VendorError : public llvm::ErrorInfo<VendorError> {
 public:
   static char ID;
   /// Refused: by the compiler, which is well. Died: it or its host did, on this
-  /// file. Broken: there is none, another version, or it talks nonsense. Missing:
-  /// there is none, and none is needed.
+  /// file. Broken: there is none, another version, or it talks nonsense.
+  /// Missing: there is none, and none is needed.
   enum class Kind { Refused, Died, Broken, Missing };
-  VendorError(Kind kind, std::string text) : kind(kind), text(std::move(text)) {}
+  VendorError(Kind kind, std::string text)
+      : kind(kind), text(std::move(text)) {}
   void log(llvm::raw_ostream &os) const override { os << text; }
-  std::error_code convertToErrorCode() const override { return llvm::inconvertibleErrorCode(); }
+  std::error_code convertToErrorCode() const override {
+    return llvm::inconvertibleErrorCode();
+  }
   const Kind kind;
 
 private:

@@ -128,6 +128,17 @@ static LogicalResult improve(func::FuncOp func, const TargetDescription &target,
   return success();
 }
 
+FailureOr<Placement> choosePlacement(func::FuncOp func, const TargetDescription &target, ModelProblem &model,
+                                     const PlaceOptions &options) {
+  auto placement = settle(func, target, model, options);
+  if (failed(placement))
+    return failure();
+  if (options.vendors && llvm::any_of(target.units, VendorTools::serves) &&
+      failed(improve(func, target, model, options, *placement)))
+    return failure();
+  return placement;
+}
+
 FailureOr<Placement> placeModel(func::FuncOp func, const TargetDescription &target, const PlaceOptions &options) {
   auto model = buildProblem(func, target, {options.strict, options.pins, options.vendors});
   if (failed(model))
@@ -139,11 +150,8 @@ FailureOr<Placement> placeModel(func::FuncOp func, const TargetDescription &targ
       func.emitWarning("no blob is made for unit '")
           << unit.name << "' of target " << target.name << ", which is planned by its description and played: "
           << "set TESSERA_RKNN_PYTHON to an interpreter that has rknn-toolkit2";
-  auto placement = settle(func, target, *model, options);
+  auto placement = choosePlacement(func, target, *model, options);
   if (failed(placement))
-    return failure();
-  if (options.vendors && llvm::any_of(target.units, VendorTools::serves) &&
-      failed(improve(func, target, *model, options, *placement)))
     return failure();
   if (failed(materialise(func, target, *model, *placement->result.solution, options.vendors)))
     return failure();

@@ -37,6 +37,11 @@ struct Placement {
 mlir::FailureOr<Placement> decidePlacement(mlir::func::FuncOp func, const TargetDescription &target,
                                            const ModelProblem &model, const PlaceOptions &options);
 
+/// Decides until the vendors' compilers take every segment, and by their prices of
+/// whole segments; `model` loses options and changes costs to what was decided by.
+mlir::FailureOr<Placement> choosePlacement(mlir::func::FuncOp func, const TargetDescription &target,
+                                           ModelProblem &model, const PlaceOptions &options);
+
 /// All of it. Failures are diagnostics.
 mlir::FailureOr<Placement> placeModel(mlir::func::FuncOp func, const TargetDescription &target,
                                       const PlaceOptions &options);

@@ -50,38 +50,46 @@ static std::string borderFault(mlir::func::FuncOp main,
                        : fault;
 }
 
-llvm::Expected<VendorCode> VendorTools::byVela(const Unit &unit, llvm::ArrayRef<uint8_t> tosa) {
+llvm::Expected<VendorCode> VendorTools::byVela(const Unit &unit,
+                                               llvm::ArrayRef<uint8_t> tosa) {
   using Kind = VendorError::Kind;
   mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
   auto module = tosa::readTosa(tosa, &context);
   if (mlir::failed(module))
-    return llvm::make_error<VendorError>(Kind::Broken, "its TOSA file cannot be read back");
+    return llvm::make_error<VendorError>(Kind::Broken,
+                                         "its TOSA file cannot be read back");
   if (std::string fault = hardwareFaults(unit, **module); !fault.empty())
     return llvm::make_error<VendorError>(Kind::Refused, fault);
-  ethosu::VelaConfig config{unit.accelerator, unit.systemConfig, unit.memoryMode};
+  ethosu::VelaConfig config{unit.accelerator, unit.systemConfig,
+                            unit.memoryMode};
   auto result = vela.compile(tosa, config);
   if (!result)
     return result.takeError();
-  std::string fault = borderFault((*module)->lookupSymbol<mlir::func::FuncOp>("main"), *result);
+  std::string fault =
+      borderFault((*module)->lookupSymbol<mlir::func::FuncOp>("main"), *result);
   if (!fault.empty())
     return llvm::make_error<VendorError>(Kind::Broken, fault);
-  return VendorCode{ethosu::writeArtefact(config, *result, tosa), std::llround(std::ceil(result->nanoseconds()))};
+  return VendorCode{ethosu::writeArtefact(config, *result, tosa),
+                    std::llround(std::ceil(result->nanoseconds()))};
 }
 
-llvm::Expected<VendorCode> VendorTools::byRknn(const Unit &unit, llvm::ArrayRef<mlir::Operation *> ops,
-                                               llvm::ArrayRef<uint8_t> tosa) {
+llvm::Expected<VendorCode>
+VendorTools::byRknn(const Unit &unit, llvm::ArrayRef<mlir::Operation *> ops,
+                    llvm::ArrayRef<uint8_t> tosa) {
   auto onnx = rknn::writeOnnx(ops);
   if (!onnx)
-    return llvm::make_error<VendorError>(VendorError::Kind::Refused, "no ONNX file for the RKNN toolkit: " +
-                                                                         llvm::toString(onnx.takeError()));
+    return llvm::make_error<VendorError>(VendorError::Kind::Refused,
+                                         "no ONNX file for the RKNN toolkit: " +
+                                             llvm::toString(onnx.takeError()));
   auto blob = rknn.compile(*onnx, unit.accelerator);
   if (!blob)
     return blob.takeError();
   return VendorCode{rknn::writeArtefact(unit.accelerator, *blob, tosa), 0};
 }
 
-llvm::Expected<VendorTools::Answer> VendorTools::compile(const Unit &unit, llvm::ArrayRef<mlir::Operation *> ops,
-                                                         llvm::ArrayRef<uint8_t> tosa) {
+llvm::Expected<VendorTools::Answer>
+VendorTools::compile(const Unit &unit, llvm::ArrayRef<mlir::Operation *> ops,
+                     llvm::ArrayRef<uint8_t> tosa) {
   std::string key = unit.deviceKind() + '\0';
   key.append(tosa.begin(), tosa.end());
   if (auto it = made.find(key); it != made.end())
@@ -90,12 +98,14 @@ llvm::Expected<VendorTools::Answer> VendorTools::compile(const Unit &unit, llvm:
     return Answer{nullptr, it->second};
   if (!brokenBy.empty())
     return Answer{nullptr, "the vendor's compiler is out of order"};
-  auto code = unit.backend == "rknn" ? byRknn(unit, ops, tosa) : byVela(unit, tosa);
+  auto code =
+      unit.backend == "rknn" ? byRknn(unit, ops, tosa) : byVela(unit, tosa);
   if (code)
-    return Answer{&made.emplace(std::move(key), std::move(*code)).first->second, ""};
+    return Answer{&made.emplace(std::move(key), std::move(*code)).first->second,
+                  ""};
   Answer answer;
-  llvm::Error rest =
-      llvm::handleErrors(code.takeError(), [&](std::unique_ptr<VendorError> e) -> llvm::Error {
+  llvm::Error rest = llvm::handleErrors(
+      code.takeError(), [&](std::unique_ptr<VendorError> e) -> llvm::Error {
         if (e->kind != VendorError::Kind::Refused && !fallback)
           return llvm::Error(std::move(e));
         answer.reason = e->message();

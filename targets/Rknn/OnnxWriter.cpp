@@ -20,7 +20,8 @@ private:
   void declare(::onnx::ValueInfoProto &info, Value v);
   void initialise(Value v, ElementsAttr data);
   void node(Operation *op);
-  void attribute(Operation *op, const ::onnx::OpSchema &schema, NamedAttribute a, ::onnx::NodeProto &node);
+  void attribute(Operation *op, const ::onnx::OpSchema &schema,
+                 NamedAttribute a, ::onnx::NodeProto &node);
   void refuse(const llvm::Twine &what) {
     if (fault.empty())
       fault = what.str();
@@ -57,7 +58,8 @@ static void setType(::onnx::TypeProto_Tensor &tensor, RankedTensorType type) {
 void Writer::declare(::onnx::ValueInfoProto &info, Value v) {
   auto type = dyn_cast<RankedTensorType>(v.getType());
   if (!type || !type.hasStaticShape())
-    return refuse("a tensor at the border has no static shape: " + onnx::getTypeName(v.getType()));
+    return refuse("a tensor at the border has no static shape: " +
+                  onnx::getTypeName(v.getType()));
   info.set_name(nameOf(v));
   setType(*info.mutable_type()->mutable_tensor_type(), type);
 }
@@ -71,7 +73,8 @@ void Writer::initialise(Value v, ElementsAttr data) {
   SmallVector<char> storage;
   auto raw = onnx::getRawBytes(data, storage);
   if (!raw)
-    return refuse("a constant of type " + onnx::getTypeName(data.getElementType()));
+    return refuse("a constant of type " +
+                  onnx::getTypeName(data.getElementType()));
   t.set_raw_data(raw->data(), raw->size());
 }
 
@@ -85,13 +88,15 @@ static bool saysNothing(Attribute a) {
   return false;
 }
 
-void Writer::attribute(Operation *op, const ::onnx::OpSchema &schema, NamedAttribute a, ::onnx::NodeProto &node) {
+void Writer::attribute(Operation *op, const ::onnx::OpSchema &schema,
+                       NamedAttribute a, ::onnx::NodeProto &node) {
   StringRef name = a.getName().strref();
   if (name.contains('.') || name.ends_with("SegmentSizes"))
     return;
   if (!schema.attributes().count(name.str())) {
     if (!saysNothing(a.getValue()))
-      refuse(op->getName().stripDialect() + " of operator set " + llvm::Twine(opset) + " has no attribute '" + name + "'");
+      refuse(op->getName().stripDialect() + " of operator set " +
+             llvm::Twine(opset) + " has no attribute '" + name + "'");
     return;
   }
   ::onnx::AttributeProto &p = *node.add_attribute();
@@ -114,14 +119,16 @@ void Writer::attribute(Operation *op, const ::onnx::OpSchema &schema, NamedAttri
     for (float v : fs.asArrayRef())
       p.add_floats(v);
   } else {
-    refuse(op->getName().stripDialect() + ": attribute '" + name + "' is of a kind that is not written");
+    refuse(op->getName().stripDialect() + ": attribute '" + name +
+           "' is of a kind that is not written");
   }
 }
 
 void Writer::node(Operation *op) {
   std::string name = op->getName().stripDialect().str();
   ::onnx::NodeProto *node = model.mutable_graph()->add_node();
-  if (name == "Swish" && onnx::getFloat(op, "alpha", 1) == 1) { // newer than the operator set
+  if (name == "Swish" &&
+      onnx::getFloat(op, "alpha", 1) == 1) { // newer than the operator set
     std::string x = nameOf(op->getOperand(0)), y = nameOf(op->getResult(0));
     node->set_op_type("Sigmoid");
     node->add_input(x);
@@ -133,7 +140,8 @@ void Writer::node(Operation *op) {
     node->add_output(y);
     return;
   }
-  const ::onnx::OpSchema *schema = ::onnx::OpSchemaRegistry::Schema(name, opset);
+  const ::onnx::OpSchema *schema =
+      ::onnx::OpSchemaRegistry::Schema(name, opset);
   if (!schema || op->getNumRegions())
     return refuse(name + " is not in operator set " + llvm::Twine(opset));
   node->set_op_type(name);
@@ -166,10 +174,13 @@ llvm::Expected<std::vector<uint8_t>> Writer::run(ArrayRef<Operation *> ops) {
     return llvm::createStringError(llvm::inconvertibleErrorCode(), fault);
   std::string text;
   if (!model.SerializeToString(&text))
-    return llvm::createStringError(llvm::inconvertibleErrorCode(), "the region is too large for an ONNX file");
+    return llvm::createStringError(llvm::inconvertibleErrorCode(),
+                                   "the region is too large for an ONNX file");
   return std::vector<uint8_t>(text.begin(), text.end());
 }
 
-llvm::Expected<std::vector<uint8_t>> writeOnnx(ArrayRef<Operation *> ops) { return Writer().run(ops); }
+llvm::Expected<std::vector<uint8_t>> writeOnnx(ArrayRef<Operation *> ops) {
+  return Writer().run(ops);
+}
 
 } // namespace tessera::rknn

@@ -31,9 +31,10 @@ public:
 
   /// Whether the user has named an interpreter.
   static bool isNamed();
-  /// Compiles an ONNX file for a chip ("rk3588"). Refused too if it would leave an
-  /// operator to the chip's CPU. Errors are VendorErrors.
-  llvm::Expected<Blob> compile(llvm::ArrayRef<uint8_t> onnx, const std::string &platform);
+  /// Compiles an ONNX file for a chip ("rk3588"). Refused too if it would leave
+  /// an operator to the chip's CPU. Errors are VendorErrors.
+  llvm::Expected<Blob> compile(llvm::ArrayRef<uint8_t> onnx,
+                               const std::string &platform);
 
 private:
   struct Child;
@@ -42,9 +43,11 @@ private:
   std::unique_ptr<Child> child; ///< null before the start and after a death
 };
 
-/// The device segment in a bundle (FORMAT.md): the blob with what made it and for
-/// which chip, and the TOSA file that a stand-in plays.
-std::vector<uint8_t> writeArtefact(const std::string &platform, const Blob &blob, llvm::ArrayRef<uint8_t> tosa);
+/// The device segment in a bundle (FORMAT.md): the blob with what made it and
+/// for which chip, and the TOSA file that a stand-in plays.
+std::vector<uint8_t> writeArtefact(const std::string &platform,
+                                   const Blob &blob,
+                                   llvm::ArrayRef<uint8_t> tosa);
 
 struct Artefact {
   std::string platform, toolkit;

@@ -21,7 +21,7 @@ static int explain(const CompileOptions &options, const std::string &node) {
   auto model = buildProblem(func, *target, {options.strict, options.pins, &vendors});
   if (mlir::failed(model))
     return refused();
-  auto placement = decidePlacement(func, *target, *model, {options.strict, options.pins, &vendors});
+  auto placement = choosePlacement(func, *target, *model, {options.strict, options.pins, &vendors});
   if (mlir::failed(placement))
     return refused();
   endProgress();
