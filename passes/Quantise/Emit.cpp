@@ -1,24 +1,12 @@
 #include "passes/Quantise/Emit.h"
 #include "compiler/Import/Model.h"
+#include "passes/Quantise/Splice.h"
 
 #include <algorithm>
 #include <cstring>
 
 namespace tessera::quantise {
 namespace {
-
-template <typename T>
-TensorProto makeIntegers(const std::string &name, int32_t type,
-                         const std::vector<int64_t> &dims,
-                         const std::vector<T> &values) {
-  TensorProto t;
-  t.set_name(name);
-  t.set_data_type(type);
-  for (int64_t d : dims)
-    t.add_dims(d);
-  t.set_raw_data(values.data(), values.size() * sizeof(T));
-  return t;
-}
 
 class Emitter {
 public:
@@ -29,25 +17,7 @@ public:
     for (const Unit &u : d.units)
       if (u.quantised)
         addUnit(u);
-    google::protobuf::RepeatedPtrField<NodeProto> nodes;
-    for (NodeProto &n : constants)
-      *nodes.Add() = n;
-    auto flush = [&](const std::string &v) {
-      for (NodeProto &n : after[v])
-        *nodes.Add() = n;
-      after.erase(v);
-    };
-    for (auto &v : g.graph().input())
-      flush(v.name());
-    for (int i = 0; i < g.nodeCount(); ++i) {
-      NodeProto &n = *nodes.Add();
-      n = g.node(i);
-      for (int k = 0; k < n.input_size(); ++k)
-        if (auto it = reads.find({i, k}); it != reads.end())
-          n.set_input(k, it->second);
-      for (auto &o : g.node(i).output())
-        flush(o);
-    }
+    auto nodes = spliced(g, splice);
     result.model.mutable_graph()->mutable_node()->Swap(&nodes);
     removeUnused(result.model);
     finishVersions();
@@ -59,11 +29,11 @@ private:
 
   void addUnit(const Unit &u) {
     for (const Use &use : u.activations)
-      reads[use] = point({g.node(use.node).input(use.input), u.type});
+      splice.reads[use] = point({g.node(use.node).input(use.input), u.type});
     std::map<WeightUse, QuantisedWeights> weights =
         quantiseUnitWeights(g, u, d);
     for (auto &[use, q] : weights)
-      reads[use.use] = weight(use, q);
+      splice.reads[use.use] = weight(use, q);
     if (u.bias)
       addBias(u, weights);
   }
@@ -80,42 +50,30 @@ private:
     *graph().add_initializer() = makeFloats(scale, {}, {p.scale});
     if (key.type == TensorProto::UINT8)
       *graph().add_initializer() =
-          makeIntegers<uint8_t>(zero, key.type, {}, {uint8_t(p.zero)});
+          makePacked(zero, key.type, {}, std::vector<uint8_t>{uint8_t(p.zero)});
     else if (key.type == TensorProto::INT16)
       *graph().add_initializer() =
-          makeIntegers<int16_t>(zero, key.type, {}, {int16_t(p.zero)});
+          makePacked(zero, key.type, {}, std::vector<int16_t>{int16_t(p.zero)});
     else
       *graph().add_initializer() =
-          makeIntegers<int8_t>(zero, key.type, {}, {int8_t(p.zero)});
+          makePacked(zero, key.type, {}, std::vector<int8_t>{int8_t(p.zero)});
     bool wide = key.type == TensorProto::INT16;
-    after[key.value].push_back(
+    splice.after[key.value].push_back(
         node("QuantizeLinear", {key.value, scale, zero}, integer, wide));
-    after[key.value].push_back(
+    splice.after[key.value].push_back(
         node("DequantizeLinear", {integer, scale, zero}, back, wide));
     return points[key] = back;
   }
 
   NodeProto node(const std::string &op, std::vector<std::string> inputs,
                  const std::string &output, bool wide) {
-    NodeProto n;
-    n.set_op_type(op);
-    n.set_name(output + "_" + op);
-    for (auto &i : inputs)
-      n.add_input(i);
-    n.add_output(output);
+    NodeProto n = makeNode(op, inputs, output);
     if (wide && g.opset() < 21) {
       n.set_domain("com.microsoft");
       microsoft = true;
     }
     (op == "QuantizeLinear" ? result.quantizeNodes : result.dequantizeNodes)++;
     return n;
-  }
-
-  void setAxis(NodeProto &n, int64_t axis) {
-    AttributeProto &a = *n.add_attribute();
-    a.set_name("axis");
-    a.set_type(AttributeProto::INT);
-    a.set_i(axis);
   }
 
   std::string weight(const WeightUse &use, const QuantisedWeights &q) {
@@ -131,14 +89,14 @@ private:
                 back = names.unique(use.name + "_dequantized");
     int64_t channels = int64_t(q.scales.size());
     *graph().add_initializer() =
-        makeIntegers(integer, TensorProto::INT8, q.dims, q.values);
+        makePacked(integer, TensorProto::INT8, q.dims, q.values);
     *graph().add_initializer() = makeFloats(scale, {channels}, q.scales);
     *graph().add_initializer() =
-        makeIntegers(zero, TensorProto::INT8, {channels},
-                     std::vector<int8_t>(size_t(channels), 0));
+        makePacked(zero, TensorProto::INT8, {channels},
+                   std::vector<int8_t>(size_t(channels), 0));
     NodeProto n = node("DequantizeLinear", {integer, scale, zero}, back, false);
-    setAxis(n, use.axis);
-    constants.push_back(n);
+    addInt(n, "axis", use.axis);
+    splice.before.push_back(n);
     seen.push_back({q.scales, back});
     return back;
   }
@@ -178,15 +136,15 @@ private:
                 back = names.unique(v + "_dequantized");
     int64_t channels = int64_t(scales.size());
     *graph().add_initializer() =
-        makeIntegers(integer, TensorProto::INT32, {channels}, *integers);
+        makePacked(integer, TensorProto::INT32, {channels}, *integers);
     *graph().add_initializer() = makeFloats(scale, {channels}, scales);
     *graph().add_initializer() =
-        makeIntegers(zero, TensorProto::INT32, {channels},
-                     std::vector<int32_t>(size_t(channels), 0));
+        makePacked(zero, TensorProto::INT32, {channels},
+                   std::vector<int32_t>(size_t(channels), 0));
     NodeProto q = node("DequantizeLinear", {integer, scale, zero}, back, false);
-    setAxis(q, 0);
-    constants.push_back(q);
-    reads[*u.bias] = back;
+    addInt(q, "axis", 0);
+    splice.before.push_back(q);
+    splice.reads[*u.bias] = back;
   }
 
   void finishVersions() {
@@ -207,13 +165,11 @@ private:
   const Decisions &d;
   EmitResult result;
   onnx_import::NameSet names;
-  std::map<Use, std::string> reads;
+  Splice splice;
   std::map<PointKey, std::string> points;
   std::map<std::pair<std::string, int64_t>,
            std::vector<std::pair<std::vector<float>, std::string>>>
       weights;
-  std::map<std::string, std::vector<NodeProto>> after;
-  std::vector<NodeProto> constants;
   bool microsoft = false;
 };
 

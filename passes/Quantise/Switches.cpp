@@ -1,4 +1,5 @@
 #include "passes/Quantise/Switches.h"
+#include "passes/Quantise/Splice.h"
 
 #include <algorithm>
 #include <cmath>
@@ -135,18 +136,6 @@ namespace {
 
 const char *kScales = "tessera.scales", *kEnables = "tessera.enables";
 
-NodeProto makeNode(const std::string &op, std::vector<std::string> inputs,
-                   std::vector<std::string> outputs) {
-  NodeProto n;
-  n.set_op_type(op);
-  for (auto &i : inputs)
-    n.add_input(i);
-  for (auto &o : outputs)
-    n.add_output(o);
-  n.set_name("tessera." + outputs[0]);
-  return n;
-}
-
 void addInput(GraphProto &graph, const std::string &name, int32_t type,
               const std::vector<int64_t> &dims) {
   auto *v = graph.add_input();
@@ -158,22 +147,17 @@ void addInput(GraphProto &graph, const std::string &name, int32_t type,
 }
 
 /// input -> its elements as values of one element each.
-std::vector<std::string>
-addElements(GraphProto &graph,
-            google::protobuf::RepeatedPtrField<NodeProto> &nodes,
-            const std::string &input, size_t count) {
-  TensorProto sizes;
-  sizes.set_name(input + ".sizes");
-  sizes.set_data_type(TensorProto::INT64);
-  sizes.add_dims(int64_t(count));
-  std::vector<std::string> names;
-  for (size_t i = 0; i < count; ++i) {
-    sizes.add_int64_data(1);
-    names.push_back(input + "." + std::to_string(i));
-  }
-  *graph.add_initializer() = sizes;
-  *nodes.Add() = makeNode("Split", {input, input + ".sizes"}, names);
-  return names;
+std::vector<std::string> addElements(GraphProto &graph, Splice &splice,
+                                     const std::string &input, size_t count) {
+  std::string sizes = input + ".sizes";
+  *graph.add_initializer() =
+      makePacked(sizes, TensorProto::INT64, {int64_t(count)},
+                 std::vector<int64_t>(count, 1));
+  NodeProto split = makeNode("Split", {input, sizes}, input + ".0");
+  for (size_t i = 1; i < count; ++i)
+    split.add_output(input + "." + std::to_string(i));
+  splice.before.push_back(split);
+  return {split.output().begin(), split.output().end()};
 }
 
 } // namespace
@@ -209,70 +193,44 @@ void SwitchModel::build() {
       outputs.push_back(p.value);
   model = withOutputs(graph, outputs);
   GraphProto &out = *model.mutable_graph();
-  google::protobuf::RepeatedPtrField<NodeProto> nodes;
-  addInput(out, kScales, TensorProto::FLOAT,
-           {int64_t(std::max<size_t>(pointSlot.size() * 3, 1))});
-  addInput(out, kEnables, TensorProto::BOOL,
-           {int64_t(std::max<size_t>(order.size(), 1))});
-  std::vector<std::string> scale = addElements(
-      out, nodes, kScales, std::max<size_t>(pointSlot.size() * 3, 1));
-  std::vector<std::string> enable =
-      addElements(out, nodes, kEnables, std::max<size_t>(order.size(), 1));
-
-  std::set<std::string> weights;
-  std::map<Use, std::string> replaced; // what a node reads instead
-  std::map<std::string, std::vector<NodeProto>>
-      after; // nodes to add behind a value
+  size_t scaleCount = std::max<size_t>(pointSlot.size() * 3, 1),
+         enableCount = std::max<size_t>(order.size(), 1);
+  addInput(out, kScales, TensorProto::FLOAT, {int64_t(scaleCount)});
+  addInput(out, kEnables, TensorProto::BOOL, {int64_t(enableCount)});
+  Splice splice;
+  std::vector<std::string> scale =
+                               addElements(out, splice, kScales, scaleCount),
+                           enable =
+                               addElements(out, splice, kEnables, enableCount);
+  for (auto &[key, at] : pointSlot) {
+    std::string stem = "tessera.point" + std::to_string(at);
+    std::vector<NodeProto> &list = splice.after[key.value];
+    list.push_back(makeNode("Div", {key.value, scale[at]}, stem + ".d"));
+    list.push_back(makeNode("Round", {stem + ".d"}, stem + ".r"));
+    list.push_back(makeNode("Max", {stem + ".r", scale[at + 1]}, stem + ".l"));
+    list.push_back(makeNode("Min", {stem + ".l", scale[at + 2]}, stem + ".h"));
+    list.push_back(makeNode("Mul", {stem + ".h", scale[at]}, stem));
+  }
   for (int unit : order) {
     const Unit &u = decisions.units[unit];
     std::string name = "tessera.unit" + std::to_string(unit);
+    std::set<std::string> made;
     for (const Use &use : u.activations) {
       const std::string &v = graph.node(use.node).input(use.input);
-      std::string read = name + "." + std::to_string(pointSlot.at({v, u.type}));
-      bool fresh = true;
-      for (auto &[other, text] : replaced)
-        fresh &= text != read;
-      replaced[use] = read;
-      if (fresh)
-        after[v].push_back(makeNode(
-            "Where",
-            {enable[slot[unit]],
-             "tessera.point" + std::to_string(pointSlot.at({v, u.type})), v},
-            {read}));
+      std::string at = std::to_string(pointSlot.at({v, u.type})),
+                  read = name + "." + at;
+      splice.reads[use] = read;
+      if (made.insert(read).second)
+        splice.after[v].push_back(makeNode(
+            "Where", {enable[slot[unit]], "tessera.point" + at, v}, read));
     }
     for (const WeightUse &w : u.weights) {
       std::string input = name + ".weight" + std::to_string(w.use.input);
       addInput(out, input, TensorProto::FLOAT, graph.floats(w.name)->dims);
-      replaced[w.use] = input;
+      splice.reads[w.use] = input;
     }
   }
-  for (auto &[key, at] : pointSlot) {
-    std::string stem = "tessera.point" + std::to_string(at);
-    std::vector<NodeProto> steps = {
-        makeNode("Div", {key.value, scale[at]}, {stem + ".d"}),
-        makeNode("Round", {stem + ".d"}, {stem + ".r"}),
-        makeNode("Max", {stem + ".r", scale[at + 1]}, {stem + ".l"}),
-        makeNode("Min", {stem + ".l", scale[at + 2]}, {stem + ".h"}),
-        makeNode("Mul", {stem + ".h", scale[at]}, {stem})};
-    auto &list = after[key.value];
-    list.insert(list.begin(), steps.begin(), steps.end());
-  }
-  auto flush = [&](const std::string &v) {
-    for (NodeProto &n : after[v])
-      *nodes.Add() = n;
-    after.erase(v);
-  };
-  for (auto &v : graph.graph().input())
-    flush(v.name());
-  for (int i = 0; i < graph.nodeCount(); ++i) {
-    NodeProto &n = *nodes.Add();
-    n = graph.node(i);
-    for (int k = 0; k < n.input_size(); ++k)
-      if (auto it = replaced.find({i, k}); it != replaced.end())
-        n.set_input(k, it->second);
-    for (auto &o : graph.node(i).output())
-      flush(o);
-  }
+  auto nodes = spliced(graph, splice);
   out.mutable_node()->Swap(&nodes);
 }
 

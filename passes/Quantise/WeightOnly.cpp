@@ -2,6 +2,7 @@
 #include "compiler/Import/Model.h"
 #include "passes/Quantise/Blocks.h"
 #include "passes/Quantise/Prepare.h"
+#include "passes/Quantise/Splice.h"
 #include "llvm/ADT/APFloat.h"
 
 #include <algorithm>
@@ -16,25 +17,6 @@ struct Matrix {
   int64_t k = 0, n = 0;
   std::vector<float> columns;
 };
-
-void addInt(NodeProto &n, const char *name, int64_t value) {
-  AttributeProto &a = *n.add_attribute();
-  a.set_name(name);
-  a.set_type(AttributeProto::INT);
-  a.set_i(value);
-}
-
-TensorProto makeBytes(const std::string &name, int32_t type,
-                      const std::vector<int64_t> &dims,
-                      const std::vector<uint8_t> &bytes) {
-  TensorProto t;
-  t.set_name(name);
-  t.set_data_type(type);
-  for (int64_t d : dims)
-    t.add_dims(d);
-  t.set_raw_data(bytes.data(), bytes.size());
-  return t;
-}
 
 /// Pairs of 4-bit integers in bytes, the first in the low half; a row at a
 /// time.
@@ -87,21 +69,19 @@ public:
     std::string back = names.unique(use.name + "_dequantized"),
                 integer = names.unique(use.name + "_quantized"),
                 scale = names.unique(use.name + "_scale");
-    TensorProto t =
-        makeBytes(integer, TensorProto::INT8, q.dims,
-                  std::vector<uint8_t>(q.values.begin(), q.values.end()));
+    TensorProto t = makePacked(integer, TensorProto::INT8, q.dims, q.values);
     *graph().add_initializer() = t;
     *graph().add_initializer() =
         makeFloats(scale, {int64_t(q.scales.size())}, q.scales);
     NodeProto n = makeNode("DequantizeLinear", {integer, scale}, back);
     addInt(n, "axis", use.axis);
-    before.push_back(n);
-    reads[use.use] = back;
+    splice.before.push_back(n);
+    splice.reads[use.use] = back;
   }
 
   void replaceByHalf(const WeightUse &use) {
     if (auto it = halves.find(use.name); it != halves.end()) {
-      reads[use.use] = it->second;
+      splice.reads[use.use] = it->second;
       return;
     }
     FloatTensor w = *g.floats(use.name);
@@ -118,29 +98,15 @@ public:
     std::string half = names.unique(use.name + "_f16"),
                 back = names.unique(use.name + "_f32");
     *graph().add_initializer() =
-        makeBytes(half, TensorProto::FLOAT16, w.dims, bytes);
+        makePacked(half, TensorProto::FLOAT16, w.dims, bytes);
     NodeProto n = makeNode("Cast", {half}, back);
     addInt(n, "to", TensorProto::FLOAT);
-    before.push_back(n);
-    reads[use.use] = halves[use.name] = back;
+    splice.before.push_back(n);
+    splice.reads[use.use] = halves[use.name] = back;
   }
 
   ModelProto finish() {
-    google::protobuf::RepeatedPtrField<NodeProto> nodes;
-    for (NodeProto &n : before)
-      *nodes.Add() = n;
-    for (int i = 0; i < g.nodeCount(); ++i) {
-      if (auto it = instead.find(i); it != instead.end()) {
-        for (NodeProto &n : it->second)
-          *nodes.Add() = n;
-        continue;
-      }
-      NodeProto &n = *nodes.Add();
-      n = g.node(i);
-      for (int k = 0; k < n.input_size(); ++k)
-        if (auto it = reads.find({i, k}); it != reads.end())
-          n.set_input(k, it->second);
-    }
+    auto nodes = spliced(g, splice);
     graph().mutable_node()->Swap(&nodes);
     removeUnused(model);
     model.set_ir_version(
@@ -151,17 +117,6 @@ public:
 private:
   GraphProto &graph() { return *model.mutable_graph(); }
 
-  NodeProto makeNode(const std::string &op, std::vector<std::string> inputs,
-                     const std::string &output) {
-    NodeProto n;
-    n.set_op_type(op);
-    n.set_name(output + "_" + op);
-    for (auto &i : inputs)
-      n.add_input(i);
-    n.add_output(output);
-    return n;
-  }
-
   void replaceByMicrosoft(const Unit &u, const BlockWeights &w) {
     const NodeProto &old = g.node(u.root);
     const std::string &name = u.weights[0].name;
@@ -171,17 +126,17 @@ private:
     bool four = w.options.bits == 4;
     std::vector<uint8_t> bytes =
         four ? packPairs(w.values, size_t(w.options.block)) : w.values;
-    *graph().add_initializer() =
-        makeBytes(b, TensorProto::UINT8,
-                  {w.n, w.blocks, w.options.block * w.options.bits / 8}, bytes);
+    *graph().add_initializer() = makePacked(
+        b, TensorProto::UINT8,
+        {w.n, w.blocks, w.options.block * w.options.bits / 8}, bytes);
     *graph().add_initializer() = makeFloats(scale, {w.n, w.blocks}, w.scales);
     std::vector<std::string> inputs = {old.input(0), b, scale};
     if (!w.options.symmetric) {
       std::vector<uint8_t> zeros =
           four ? packPairs(w.zeros, size_t(w.blocks)) : w.zeros;
       *graph().add_initializer() =
-          makeBytes(zero, TensorProto::UINT8,
-                    {w.n, four ? (w.blocks + 1) / 2 : w.blocks}, zeros);
+          makePacked(zero, TensorProto::UINT8,
+                     {w.n, four ? (w.blocks + 1) / 2 : w.blocks}, zeros);
       inputs.push_back(zero);
     }
     bool bias = old.op_type() == "Gemm" && old.input_size() > 2 &&
@@ -195,9 +150,9 @@ private:
     addInt(n, "N", w.n);
     addInt(n, "bits", w.options.bits);
     addInt(n, "block_size", w.options.block);
-    instead[u.root].push_back(n);
+    splice.instead[u.root].push_back(n);
     if (bias)
-      instead[u.root].push_back(
+      splice.instead[u.root].push_back(
           makeNode("Add", {product, old.input(2)}, old.output(0)));
     for (auto &import : model.opset_import())
       if (import.domain() == "com.microsoft")
@@ -236,25 +191,23 @@ private:
                 back = names.unique(name + "_dequantized");
     int32_t type = four ? TensorProto::UINT4 : TensorProto::UINT8;
     *graph().add_initializer() =
-        makeBytes(integer, type, {rows, columns},
-                  four ? packPairs(values, values.size()) : values);
+        makePacked(integer, type, {rows, columns},
+                   four ? packPairs(values, values.size()) : values);
     *graph().add_initializer() = makeFloats(scale, shape, scales);
-    *graph().add_initializer() = makeBytes(
+    *graph().add_initializer() = makePacked(
         zero, type, shape, four ? packPairs(zeros, zeros.size()) : zeros);
     NodeProto n = makeNode("DequantizeLinear", {integer, scale, zero}, back);
     addInt(n, "axis", transposed ? 1 : 0);
     addInt(n, "block_size", w.options.block);
-    before.push_back(n);
-    reads[u.weights[0].use] = back;
+    splice.before.push_back(n);
+    splice.reads[u.weights[0].use] = back;
   }
 
   const Graph &g;
   ModelProto model;
   onnx_import::NameSet names;
-  std::vector<NodeProto> before;
-  std::map<Use, std::string> reads;
+  Splice splice;
   std::map<std::string, std::string> halves;
-  std::map<int, std::vector<NodeProto>> instead;
 };
 
 /// Second moments of the inputs of matrix products.

@@ -7,6 +7,7 @@
 #include "tools/tessera/Commands.h"
 #include "tools/tessera/ModelRunner.h"
 #include "tools/tessera/Samples.h"
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/BLAKE3.h"
 #include "llvm/Support/FileSystem.h"
@@ -88,6 +89,44 @@ bool parsePercent(const std::string &text, double &share) {
   return true;
 }
 
+/// Options that some schemes do not read, and those that do.
+struct Applies {
+  const char *option;
+  std::vector<std::string> schemes;
+};
+const Applies kApplies[] = {
+    {"--activations", {"8x8"}},
+    {"--ranges", {"8x8", "16x8"}},
+    {"--percentile", {"8x8", "16x8"}},
+    {"--coverage", {"8x8", "16x8"}},
+    {"--islands", {"8x8", "16x8"}},
+    {"--float-macs", {"8x8", "16x8"}},
+    {"--cache", {"8x8", "16x8"}},
+    {"--block", {"w4", "w8"}},
+    {"--asymmetric", {"w4", "w8"}},
+    {"--nearest", {"8x8", "16x8", "w4", "w8"}},
+};
+
+/// Refuses options that were given and would change nothing.
+int checkUseful(const CLI::App &command, const Arguments &a) {
+  for (const Applies &row : kApplies)
+    if (command.count(row.option) && !llvm::is_contained(row.schemes, a.scheme))
+      return fail(std::string(row.option) + " is of the scheme" +
+                      (row.schemes.size() > 1 ? "s " : " ") +
+                      llvm::join(row.schemes, ", ") + ", not of " + a.scheme,
+                  exitUsage);
+  if (command.count("--percentile") && a.ranges != "auto" &&
+      a.ranges != "percentile")
+    return fail("--percentile is of --ranges percentile and auto, not of " +
+                    a.ranges,
+                exitUsage);
+  if (command.count("--float-macs") && a.islands == "0")
+    return fail("--float-macs bounds float islands, and --islands 0 asks for "
+                "none",
+                exitUsage);
+  return exitDone;
+}
+
 /// Options from words; a usage error or 0.
 int readOptions(const Arguments &a, QuantiseOptions &o) {
   o.activations = a.scheme == "16x8"         ? TensorProto::INT16
@@ -125,31 +164,22 @@ std::string digest(const std::string &bytes) {
                      /*LowerCase=*/true);
 }
 
+int writeFile(const std::string &path, const std::string &bytes) {
+  llvm::Error error = llvm::writeToOutput(path, [&](llvm::raw_ostream &os) {
+    os << bytes;
+    return llvm::Error::success();
+  });
+  return error ? fail("cannot write '" + path +
+                      "': " + toString(std::move(error)))
+               : exitDone;
+}
+
 int writeModel(const ModelProto &model, const std::string &path) {
-  std::string bytes, pending = path + ".pending";
+  std::string bytes;
   if (!model.SerializeToString(&bytes))
     return fail(
         "the quantised model is of 2 GB or more and has no single-file form");
-  FILE *file = fopen(pending.c_str(), "wb");
-  bool good =
-      file && fwrite(bytes.data(), 1, bytes.size(), file) == bytes.size();
-  if (file)
-    good &= fclose(file) == 0;
-  if (!good || rename(pending.c_str(), path.c_str())) {
-    std::string why = strerror(errno);
-    remove(pending.c_str());
-    return fail("cannot write '" + path + "': " + why);
-  }
-  return exitDone;
-}
-
-int writeText(const std::string &path, const std::string &text) {
-  FILE *file = fopen(path.c_str(), "wb");
-  bool good = file && fwrite(text.data(), 1, text.size(), file) == text.size();
-  if (file)
-    good &= fclose(file) == 0;
-  return good ? exitDone
-              : fail("cannot write '" + path + "': " + strerror(errno));
+  return writeFile(path, bytes);
 }
 
 int writeReport(const QuantiseResult &r, const std::string &folder) {
@@ -159,7 +189,7 @@ int writeReport(const QuantiseResult &r, const std::string &folder) {
        {std::pair<const char *, std::string>{"report.json", reportJson(r)},
         {"layers.csv", layersCsv(r)},
         {"layers.svg", layersSvg(r)}})
-    if (int status = writeText(folder + "/" + name, text))
+    if (int status = writeFile(folder + "/" + name, text))
       return status;
   return exitDone;
 }
@@ -312,7 +342,11 @@ void addQuantize(CLI::App &app, int &status) {
                   "samples/ -o mobilenet_int8.onnx\n"
                   "  tessera quantize detector.onnx --calib samples -o "
                   "detector_int8.onnx --islands 4 --float-macs 2%");
-  command->callback([=, &status] { status = run(*a); });
+  command->callback([=, &status] {
+    status = checkUseful(*command, *a);
+    if (status == exitDone)
+      status = run(*a);
+  });
 }
 
 } // namespace tessera::tool
