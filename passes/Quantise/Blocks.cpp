@@ -1,12 +1,10 @@
 #include "passes/Quantise/Blocks.h"
+#include "passes/Quantise/Parallel.h"
 
 #include <algorithm>
 #include <cmath>
 
 namespace tessera::quantise {
-
-/// Measured on a decoder with as many samples as inputs, 512 to 1376 of them.
-constexpr double kDampingOfFewRows = 1;
 
 void SecondMoments::add(const float *x, int64_t count, int64_t width) {
   if (!size) {
@@ -36,26 +34,79 @@ void SecondMoments::add(const float *x, int64_t count, int64_t width) {
   }
 }
 
+void SecondMoments::add(const SecondMoments &other) {
+  if (!other.size)
+    return;
+  if (!size) {
+    *this = other;
+    return;
+  }
+  if (other.size != size)
+    return;
+  rows += other.rows;
+  for (size_t i = 0; i < h.size(); ++i)
+    h[i] += other.h[i];
+}
+
 namespace {
 
-/// Lower Cholesky factor in place; false if not positive definite.
+// Rows in panels: a panel stays in the cache while what stands before it passes
+// by once. All inner loops run along rows.
+constexpr int64_t kPanel = 16;
+
+/// row[from ...) -= factor * other[from ...)
+void subtract(double *row, const double *other, double factor, int64_t from,
+              int64_t to) {
+  for (int64_t j = from; j < to; ++j)
+    row[j] -= factor * other[j];
+}
+
+/// Lower Cholesky factor in place of the lower triangle; false if not positive
+/// definite. Works on the upper triangle, which is its transpose.
 bool factorise(std::vector<double> &a, int64_t n) {
-  for (int64_t j = 0; j < n; ++j) {
-    double *rowJ = &a[j * n];
-    for (int64_t i = j; i < n; ++i) {
-      double *rowI = &a[i * n], sum = rowI[j];
-      for (int64_t k = 0; k < j; ++k)
-        sum -= rowI[k] * rowJ[k];
-      if (i == j) {
-        if (!(sum > 0))
-          return false;
-        rowJ[j] = std::sqrt(sum);
-      } else {
-        rowI[j] = sum / rowJ[j];
+  for (int64_t from = 0; from < n; from += kPanel) {
+    int64_t to = std::min(n, from + kPanel);
+    for (int64_t k = from; k < to; ++k) {
+      double *row = &a[k * n];
+      for (int64_t p = from; p < k; ++p)
+        subtract(row, &a[p * n], a[p * n + k], k, n);
+      if (!(row[k] > 0))
+        return false;
+      double inverse = 1 / std::sqrt(row[k]);
+      for (int64_t j = k; j < n; ++j)
+        row[j] *= inverse;
+    }
+    for (int64_t i = to; i < n; ++i)
+      for (int64_t p = from; p < to; ++p)
+        subtract(&a[i * n], &a[p * n], a[p * n + i], i, n);
+  }
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t j = 0; j < i; ++j)
+      a[i * n + j] = a[j * n + i];
+  return true;
+}
+
+/// X with X L = I for a lower factor L, lower as well.
+std::vector<double> invert(const std::vector<double> &l, int64_t n) {
+  std::vector<double> x(size_t(n * n), 0);
+  for (int64_t from = 0; from < n; from += kPanel) {
+    int64_t to = std::min(n, from + kPanel);
+    for (int64_t k = 0; k < to; ++k) {
+      const double *rowK = &x[k * n];
+      for (int64_t i = std::max(from, k); i < to; ++i) {
+        double *row = &x[i * n], factor = l[i * n + k];
+        if (i > k) {
+          subtract(row, rowK, factor, 0, k + 1);
+          continue;
+        }
+        // All rows before are done: so is this one.
+        row[i] = 1;
+        for (int64_t j = 0; j <= i; ++j)
+          row[j] /= factor;
       }
     }
   }
-  return true;
+  return x;
 }
 
 } // namespace
@@ -80,18 +131,7 @@ std::vector<float> inverseFactor(const SecondMoments &m, double damping) {
     if (factorise(a, n))
       break;
   }
-  // Inverse of the lower factor, row by row: X L = I.
-  std::vector<double> x(size_t(n * n), 0);
-  for (int64_t i = 0; i < n; ++i) {
-    double *row = &x[i * n];
-    const double *l = &a[i * n];
-    for (int64_t k = 0; k < i; ++k)
-      for (int64_t j = 0; j <= k; ++j)
-        row[j] -= l[k] * x[k * n + j];
-    row[i] = 1;
-    for (int64_t j = 0; j <= i; ++j)
-      row[j] /= l[i];
-  }
+  std::vector<double> x = invert(a, n);
   // inverse(L) reversed in both orders is upper triangular.
   std::vector<float> u(size_t(n * n));
   for (int64_t i = 0; i < n; ++i)
@@ -169,55 +209,140 @@ float BlockWeights::at(int64_t row, int64_t column) const {
          scales[b];
 }
 
-// What is added to H's diagonal, in units of its mean. With few samples for
-// many inputs the moments are mostly chance, and feedback by them does harm on
-// other samples.
-static double dampingFor(int64_t inputs, uint64_t rows) {
-  double share = double(inputs) / double(rows);
-  return std::clamp(kDampingOfFewRows * share * share, 0.01, 100.0);
+Feedback::Feedback(const SecondMoments &moments, double damping)
+    : factor(inverseFactor(moments, damping)) {
+  int64_t k = moments.width();
+  for (int64_t i = 0; i < k; ++i)
+    importance.push_back(1 / (factor[i * k + i] * factor[i * k + i]));
 }
 
+namespace {
+
+/// Columns are rounded some at a time: each row of the factor is then read once
+/// for all of them.
+class ColumnRounder {
+public:
+  ColumnRounder(BlockWeights &out, const Feedback &feedback)
+      : out(out), feedback(feedback), search{out.options},
+        padded(out.blocks * out.options.block),
+        importance(feedback.factor.empty()
+                       ? std::vector<float>(size_t(out.k), 1)
+                       : feedback.importance) {}
+
+  void round(const float *columns, int64_t from, int64_t to) {
+    std::vector<float> rest(columns + from * out.k, columns + to * out.k);
+    for (int64_t i = 0; i < out.k; ++i)
+      for (int64_t c = from; c < to; ++c)
+        roundOne(&rest[(c - from) * out.k], c, i);
+  }
+
+private:
+  void roundOne(float *row, int64_t c, int64_t i) {
+    int64_t b = i / out.options.block, at = c * out.blocks + b;
+    if (i % out.options.block == 0) {
+      Grid g = search.find(row + i, &importance[i],
+                           std::min(out.options.block, out.k - i));
+      out.scales[at] = g.scale;
+      out.zeros[at] = uint8_t(g.zero);
+      std::fill_n(&out.values[c * padded + i], out.options.block,
+                  uint8_t(g.zero));
+    }
+    Grid g = {out.scales[at], out.zeros[at]};
+    uint8_t &q = out.values[c * padded + i];
+    q = uint8_t(BlockSearch::round(row[i], g, search.top()));
+    if (feedback.factor.empty())
+      return;
+    const float *u = &feedback.factor[i * out.k];
+    float error = (row[i] - float(int(q) - g.zero) * g.scale) / u[i];
+    for (int64_t j = i + 1; j < out.k; ++j)
+      row[j] -= error * u[j];
+  }
+
+  BlockWeights &out;
+  const Feedback &feedback;
+  BlockSearch search;
+  int64_t padded;
+  std::vector<float> importance;
+};
+
+} // namespace
+
 BlockWeights quantiseBlocks(const std::vector<float> &weights, int64_t k,
-                            int64_t n, const SecondMoments &moments,
+                            int64_t n, const Feedback &feedback,
                             const BlockOptions &options) {
   BlockWeights out;
   out.k = k, out.n = n, out.options = options;
   out.blocks = (k + options.block - 1) / options.block;
-  int64_t padded = out.blocks * options.block;
-  out.values.assign(size_t(n * padded), 0);
-  bool feedback = !moments.empty() && moments.width() == k;
-  std::vector<float> factor =
-      feedback ? inverseFactor(moments, dampingFor(k, moments.count()))
-               : std::vector<float>();
-  std::vector<float> importance(size_t(k), 1);
-  for (int64_t i = 0; feedback && i < k; ++i)
-    importance[i] = 1 / (factor[i * k + i] * factor[i * k + i]);
-  BlockSearch search{options};
-  std::vector<float> row(static_cast<size_t>(k));
-  for (int64_t c = 0; c < n; ++c) {
-    std::copy_n(weights.begin() + c * k, k, row.begin());
-    Grid g;
-    for (int64_t i = 0; i < padded; ++i) {
-      if (i % options.block == 0) {
-        g = search.find(&row[i], &importance[i],
-                        std::min(options.block, k - i));
-        out.scales.push_back(g.scale);
-        out.zeros.push_back(uint8_t(g.zero));
-      }
-      uint8_t &q = out.values[c * padded + i];
-      q = uint8_t(g.zero);
-      if (i >= k)
-        continue;
-      q = uint8_t(BlockSearch::round(row[i], g, search.top()));
-      if (!feedback)
-        continue;
-      const float *u = &factor[i * k];
-      float error = (row[i] - float(int(q) - g.zero) * g.scale) / u[i];
-      for (int64_t j = i + 1; j < k; ++j)
-        row[j] -= error * u[j];
+  out.values.assign(size_t(n * out.blocks * options.block), 0);
+  out.scales.assign(size_t(n * out.blocks), 1);
+  out.zeros.assign(size_t(n * out.blocks), 0);
+  constexpr int64_t together = 16;
+  inParallel(size_t((n + together - 1) / together), [&](size_t part) {
+    int64_t from = int64_t(part) * together;
+    ColumnRounder(out, feedback)
+        .round(weights.data(), from, std::min(n, from + together));
+  });
+  return out;
+}
+
+/// Sum over columns of (w - q)' H (w - q).
+static double errorOf(const std::vector<float> &weights, const BlockWeights &q,
+                      const SecondMoments &moments) {
+  double sum = 0;
+  std::vector<double> d(static_cast<size_t>(q.k));
+  for (int64_t c = 0; c < q.n; ++c) {
+    for (int64_t i = 0; i < q.k; ++i)
+      d[i] = double(weights[c * q.k + i]) - q.at(i, c);
+    for (int64_t i = 0; i < q.k; ++i) {
+      const double *h = &moments.sums()[i * q.k];
+      double row = 0;
+      for (int64_t j = 0; j < q.k; ++j)
+        row += h[j] * d[j];
+      sum += d[i] * row;
     }
   }
-  return out;
+  return sum;
+}
+
+std::optional<double> chooseDamping(const std::vector<float> &weights,
+                                    int64_t k, int64_t n,
+                                    const HalfMoments &moments,
+                                    const BlockOptions &options) {
+  if (moments[0].width() != k || moments[1].width() != k)
+    return std::nullopt;
+  // Some columns tell enough.
+  std::vector<float> some;
+  int64_t count = std::min<int64_t>(n, 32);
+  for (int64_t c = 0; c < count; ++c)
+    some.insert(some.end(), weights.begin() + c * n / count * k,
+                weights.begin() + (c * n / count + 1) * k);
+  auto errorBy = [&](const Feedback &f, const SecondMoments &other) {
+    return errorOf(some, quantiseBlocks(some, k, count, f, options), other);
+  };
+  auto errorWith = [&](std::optional<double> damping) {
+    double errors[2] = {};
+    inParallel(2, [&](size_t h) {
+      errors[h] = errorBy(damping ? Feedback(moments[h], *damping) : Feedback(),
+                          moments[1 - h]);
+    });
+    return errors[0] + errors[1];
+  };
+  std::optional<double> best;
+  double least = errorWith(std::nullopt);
+  auto improves = [&](double damping) {
+    double error = errorWith(damping);
+    if (error >= least)
+      return false;
+    least = error;
+    best = damping;
+    return true;
+  };
+  // The error falls and rises again once.
+  if (!improves(1))
+    improves(10);
+  else if (improves(0.1))
+    improves(0.01);
+  return best;
 }
 
 } // namespace tessera::quantise

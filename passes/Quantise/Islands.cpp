@@ -34,7 +34,7 @@ public:
     for (int u : model.candidates()) {
       report("measuring units alone", done++, model.candidates().size());
       model.enableOnly({u});
-      out.solo[u] = model.measure();
+      out.solo[u] = model.measure(fewSamples);
     }
     std::vector<IslandStep> steps;
     std::vector<double> now = out.before;
@@ -71,6 +71,7 @@ public:
 
 private:
   static constexpr size_t patience = 6;
+  static constexpr size_t fewSamples = 4; ///< that rank units
 
   void report(const char *what, size_t done, size_t all) {
     if (options.progress)
@@ -100,15 +101,22 @@ private:
     }
     std::sort(ranked.begin(), ranked.end());
     std::optional<IslandStep> best;
+    auto without = [&](int unit) {
+      std::set<int> rest = on;
+      rest.erase(unit);
+      model.enableOnly(rest);
+    };
     for (size_t k = 0; k < ranked.size() && k < 4; ++k) {
-      std::set<int> without = on;
-      without.erase(ranked[k].second);
-      model.enableOnly(without);
-      IslandStep step = {ranked[k].second, model.measure(), 0};
-      step.worst = least(step.parts);
-      if (!best || step.worst > best->worst)
-        best = step;
+      without(ranked[k].second);
+      double worst = least(model.measure(fewSamples));
+      if (!best || worst > best->worst)
+        best = {ranked[k].second, {}, worst};
     }
+    if (!best)
+      return best;
+    without(best->unit);
+    best->parts = model.measure();
+    best->worst = least(best->parts);
     return best;
   }
 

@@ -66,6 +66,9 @@ size_t searchSamples(double macs, size_t have) {
   return std::min(wanted, have);
 }
 
+/// Of samples that say whether a change is worth a closer look.
+constexpr size_t kFewSamples = 4;
+
 void refuseEmpty(const std::vector<Unit> &units) {
   bool any = std::any_of(units.begin(), units.end(), [](const Unit &u) {
     return u.quantised && u.kind == UnitKind::Mac;
@@ -231,7 +234,8 @@ private:
     std::sort(noisy.begin(), noisy.end());
     noisy.resize(std::min<size_t>(noisy.size(), 8));
     model.enableOnly(on);
-    double best = noisy.empty() ? 0 : model.robustWorst();
+    double best = noisy.empty() ? 0 : model.robustWorst(),
+           bestOfFew = noisy.empty() ? 0 : model.robustWorst(kFewSamples);
     for (size_t k = 0; k < noisy.size(); ++k) {
       if (options.progress)
         options.progress("refining ranges", k, noisy.size());
@@ -247,11 +251,14 @@ private:
         decideScales(g, ranges, result.ranges, options.percentile, methods,
                      trial);
         model.rescale(trial);
-        double now = model.robustWorst();
-        if (now > best + 0.1)
+        double few = model.robustWorst(kFewSamples),
+               now = few > bestOfFew ? model.robustWorst() : 0;
+        if (now > best + 0.1) {
           best = now;
-        else
+          bestOfFew = few;
+        } else {
           methods = before;
+        }
       }
     }
   }

@@ -294,9 +294,11 @@ PartValues SwitchModel::runOn(const Sample &sample) {
   return readParts(parts, outputs, runner->run());
 }
 
-std::vector<std::vector<double>> SwitchModel::measureEach() {
+std::vector<std::vector<double>> SwitchModel::measureEach(size_t most) {
   std::vector<std::vector<double>> each(parts.size());
-  for (size_t s = 0; s < samples.size(); ++s) {
+  size_t count = std::min(most, samples.size());
+  for (size_t i = 0; i < count; ++i) {
+    size_t s = i * samples.size() / count;
     PartValues got = runOn(samples[s]);
     for (size_t k = 0; k < parts.size(); ++k)
       each[k].push_back(signalToNoise(references[s][k], got[k]));
@@ -304,16 +306,16 @@ std::vector<std::vector<double>> SwitchModel::measureEach() {
   return each;
 }
 
-std::vector<double> SwitchModel::measure() {
+std::vector<double> SwitchModel::measure(size_t most) {
   std::vector<double> out;
-  for (auto &v : measureEach())
+  for (auto &v : measureEach(most))
     out.push_back(median(v));
   return out;
 }
 
-double SwitchModel::robustWorst() {
+double SwitchModel::robustWorst(size_t most) {
   double worst = 200;
-  for (auto &v : measureEach())
+  for (auto &v : measureEach(most))
     worst = std::min(worst, (median(v) + quantile(v, 0.1)) / 2);
   return worst;
 }

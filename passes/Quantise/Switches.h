@@ -56,11 +56,12 @@ public:
   void rescale(const Decisions &decisions);
   void enable(int unit, bool on);
   void enableOnly(const std::set<int> &units);
-  /// Median over the samples of each part's signal to noise.
-  std::vector<double> measure();
+  /// Median over the samples of each part's signal to noise; `most` bounds
+  /// their number, for comparisons that more samples decide again.
+  std::vector<double> measure(size_t most = SIZE_MAX);
   /// The worst part, by the mean of its median and its lower tail over the
   /// samples.
-  double robustWorst();
+  double robustWorst(size_t most = SIZE_MAX);
   const std::vector<int> &candidates() const { return order; }
 
 private:
@@ -68,7 +69,7 @@ private:
   void setWeights(int unit);
   PartValues runOn(const Sample &sample);
   /// By part, then by sample.
-  std::vector<std::vector<double>> measureEach();
+  std::vector<std::vector<double>> measureEach(size_t most);
 
   const Graph &graph;
   Decisions decisions;

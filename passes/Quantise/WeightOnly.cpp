@@ -1,6 +1,5 @@
 #include "passes/Quantise/WeightOnly.h"
 #include "compiler/Import/Model.h"
-#include "passes/Quantise/Blocks.h"
 #include "passes/Quantise/Prepare.h"
 #include "passes/Quantise/Splice.h"
 #include "llvm/ADT/APFloat.h"
@@ -11,13 +10,6 @@
 namespace tessera::quantise {
 namespace {
 
-/// A product by a constant matrix, as the columns of [n][k].
-struct Matrix {
-  int unit = 0;
-  int64_t k = 0, n = 0;
-  std::vector<float> columns;
-};
-
 /// Pairs of 4-bit integers in bytes, the first in the low half; a row at a
 /// time.
 std::vector<uint8_t> packPairs(const std::vector<uint8_t> &values, size_t row) {
@@ -27,29 +19,6 @@ std::vector<uint8_t> packPairs(const std::vector<uint8_t> &values, size_t row) {
       out.push_back(uint8_t(values[from + i] |
                             (i + 1 < row ? values[from + i + 1] : 0) << 4));
   return out;
-}
-
-std::optional<Matrix> matrixOf(const Graph &g, const Unit &u, int index) {
-  const NodeProto &n = g.node(u.root);
-  bool gemm = n.op_type() == "Gemm";
-  if ((n.op_type() != "MatMul" && !gemm) || u.weights.size() != 1 ||
-      u.weights[0].use.input != 1)
-    return std::nullopt;
-  if (gemm && (g.attribute(u.root, "transA", int64_t(0)) ||
-               g.attribute(u.root, "alpha", 1.0f) != 1.0f ||
-               g.attribute(u.root, "beta", 1.0f) != 1.0f))
-    return std::nullopt;
-  FloatTensor w = *g.floats(u.weights[0].name);
-  if (w.dims.size() != 2)
-    return std::nullopt;
-  bool transposed = gemm && g.attribute(u.root, "transB", int64_t(0));
-  Matrix m = {
-      index, w.dims[transposed ? 1 : 0], w.dims[transposed ? 0 : 1], {}};
-  m.columns.resize(w.values.size());
-  for (int64_t c = 0; c < m.n; ++c)
-    for (int64_t r = 0; r < m.k; ++r)
-      m.columns[c * m.k + r] = w.values[transposed ? c * m.k + r : r * m.n + c];
-  return m;
 }
 
 class WeightRewriter {
@@ -210,38 +179,6 @@ private:
   std::map<std::string, std::string> halves;
 };
 
-/// Second moments of the inputs of matrix products.
-/// `round` is applied to every element of a value first.
-std::map<std::string, SecondMoments>
-measure(const Graph &g, const std::vector<std::string> &values,
-        const SampleSource &samples, const CompileFunction &compile,
-        const Progress &progress,
-        const std::function<void(const std::string &, std::vector<float> &)>
-            &round = {}) {
-  std::map<std::string, SecondMoments> out;
-  auto runner =
-      compile(withOutputs(g, values),
-              "the float model with the inputs of its products as outputs");
-  for (size_t s = 0; s < samples.count; ++s) {
-    if (progress)
-      progress("measuring inputs", s, samples.count);
-    for (auto &[name, value] : samples.get(s))
-      runner->set(name, value);
-    std::vector<View> views = runner->run();
-    for (size_t k = 0; k < values.size(); ++k)
-      if (views[k].type == TensorProto::FLOAT && !views[k].dims.empty() &&
-          views[k].dims.back() > 0) {
-        std::vector<float> x(views[k].floats(),
-                             views[k].floats() + views[k].count());
-        if (round)
-          round(values[k], x);
-        out[values[k]].add(x.data(), views[k].count() / views[k].dims.back(),
-                           views[k].dims.back());
-      }
-  }
-  return out;
-}
-
 } // namespace
 
 WeightOnlyResult quantiseWeightsOnly(ModelProto proto,
@@ -263,36 +200,29 @@ WeightOnlyResult quantiseWeightsOnly(ModelProto proto,
   std::vector<Unit> units = findUnits(g);
   WeightRewriter rewriter(g);
   std::vector<Matrix> matrices;
-  std::vector<std::string> inputs;
   for (size_t i = 0; i < units.size(); ++i) {
     result.macs += units[i].macs;
     if (options.form != WeightOnlyOptions::Half)
-      if (auto m = matrixOf(g, units[i], int(i))) {
+      if (auto m = matrixOf(g, units[i], int(i)))
         matrices.push_back(std::move(*m));
-        inputs.push_back(g.node(units[i].root).input(0));
-      }
   }
-  std::sort(inputs.begin(), inputs.end());
-  inputs.erase(std::unique(inputs.begin(), inputs.end()), inputs.end());
-  std::map<std::string, SecondMoments> moments;
-  if (options.feedback && !inputs.empty())
-    moments = measure(g, inputs, source, compile, options.calibration.progress);
-  BlockOptions block{options.form == WeightOnlyOptions::Int4 ? 4 : 8,
-                     options.block, options.symmetric};
-  size_t next = 0;
+  std::map<std::string, HalfMoments> moments;
+  if (options.feedback)
+    moments = measureMoments(g, matrices, source, compile,
+                             options.calibration.progress);
+  std::map<int, BlockWeights> rounded =
+      roundMatrices(matrices, moments,
+                    {options.form == WeightOnlyOptions::Int4 ? 4 : 8,
+                     options.block, options.symmetric},
+                    options.calibration.progress);
   for (size_t i = 0; i < units.size(); ++i) {
     const Unit &u = units[i];
     if (u.weights.empty())
       continue;
     result.covered += u.macs;
     result.weights += int(u.weights.size());
-    if (next < matrices.size() && matrices[next].unit == int(i)) {
-      Matrix &m = matrices[next++];
-      if (options.calibration.progress)
-        options.calibration.progress("rounding weights", next, matrices.size());
-      rewriter.replaceMatrix(u, quantiseBlocks(m.columns, m.k, m.n,
-                                               moments[g.node(u.root).input(0)],
-                                               block));
+    if (auto it = rounded.find(int(i)); it != rounded.end()) {
+      rewriter.replaceMatrix(u, it->second);
       continue;
     }
     for (const WeightUse &w : u.weights) {
@@ -316,58 +246,6 @@ WeightOnlyResult quantiseWeightsOnly(ModelProto proto,
       verifyModel(g, result.model, result.parts, samples, compile);
   *result.model.mutable_graph()->mutable_input() = declared;
   return result;
-}
-
-void roundWithFeedback(const Graph &g, const SampleSource &samples,
-                       const CompileFunction &compile, const Progress &progress,
-                       Decisions &d) {
-  std::vector<Matrix> matrices;
-  std::set<std::string> inputs;
-  std::map<std::string, int32_t> types;
-  for (size_t i = 0; i < d.units.size(); ++i) {
-    const Unit &u = d.units[i];
-    auto m = u.quantised && u.kind == UnitKind::Mac ? matrixOf(g, u, int(i))
-                                                    : std::nullopt;
-    const std::string &x = g.node(u.root).input(0);
-    if (!m || g.producer(x) < 0 || m->k > 8192)
-      continue;
-    matrices.push_back(std::move(*m));
-    inputs.insert(x);
-    types.emplace(x, u.type);
-  }
-  if (matrices.empty())
-    return;
-  auto moments =
-      measure(g, {inputs.begin(), inputs.end()}, samples, compile, progress,
-              [&](const std::string &v, std::vector<float> &x) {
-                ActivationType type = activationType(types[v]);
-                Params p = d.points.at({v, types[v]});
-                for (float &e : x)
-                  e = fakeQuantise(e, p, type);
-              });
-  for (const Matrix &m : matrices) {
-    const Unit &u = d.units[m.unit];
-    const WeightUse &use = u.weights[0];
-    BlockWeights rows = quantiseBlocks(
-        m.columns, m.k, m.n, moments[g.node(u.root).input(0)], {8, m.k, true});
-    QuantisedWeights q = {g.floats(use.name)->dims, use.axis,
-                          std::vector<int8_t>(m.columns.size()),
-                          std::vector<float>(size_t(m.n))};
-    bool transposed = use.axis == 0;
-    for (int64_t c = 0; c < m.n; ++c) {
-      // A scale is positive; its sign goes to the integers, of which -128 is
-      // not one.
-      float sign = rows.scales[c] < 0 ? -1.0f : 1.0f;
-      q.scales[c] = std::fabs(rows.scales[c]);
-      for (int64_t r = 0; r < m.k; ++r) {
-        float v =
-            sign * float(int(rows.values[c * m.k + r]) - int(rows.zeros[c]));
-        q.values[transposed ? c * m.k + r : r * m.n + c] =
-            int8_t(std::clamp(v, -127.0f, 127.0f));
-      }
-    }
-    d.rounded[use] = std::move(q);
-  }
 }
 
 } // namespace tessera::quantise

@@ -10,6 +10,7 @@
 #define TESSERA_PASSES_QUANTISE_WEIGHTONLY_H
 
 #include "passes/Quantise/Quantise.h"
+#include "passes/Quantise/Rounding.h"
 
 namespace tessera::quantise {
 
@@ -34,12 +35,6 @@ WeightOnlyResult quantiseWeightsOnly(ModelProto original,
                                      const SampleSource &samples,
                                      const CompileFunction &compile,
                                      const WeightOnlyOptions &options);
-
-/// Rounds the int8 weights of matrix products in `decisions` with error
-/// feedback: the moments are those of the quantised inputs.
-void roundWithFeedback(const Graph &graph, const SampleSource &samples,
-                       const CompileFunction &compile, const Progress &progress,
-                       Decisions &decisions);
 
 /// Signal to noise of each part on samples; refuses outputs that became all
 /// zero.

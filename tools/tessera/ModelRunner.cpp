@@ -5,17 +5,26 @@
 #include "llvm/ADT/ScopeExit.h"
 #include "llvm/Support/FileSystem.h"
 
+#include <algorithm>
 #include <fstream>
+#include <thread>
 
 namespace tessera::tool {
 namespace {
 
 using quantise::Tensor;
 
+/// All cores; results do not depend on their number.
+runner::Session::Settings settings() {
+  runner::Session::Settings s;
+  s.threads = std::clamp(std::thread::hardware_concurrency(), 1u, 16u);
+  return s;
+}
+
 class SessionRunner : public quantise::Runner {
 public:
   explicit SessionRunner(const std::string &bundle)
-      : session(bundle, runner::Session::Settings()),
+      : session(bundle, settings()),
         inputs(session.inputCount()) {
     for (uint32_t i = 0; i < session.inputCount(); ++i)
       places[session.inputInfo(i).name] = i;

@@ -105,8 +105,31 @@ TEST_CASE("error feedback makes the product better than rounding to nearest",
         return sum;
       };
       BlockWeights nearest = quantiseBlocks(w, k, n, {}, options),
-                   fed = quantiseBlocks(w, k, n, moments, options);
+                   fed = quantiseBlocks(w, k, n, Feedback(moments, 0.01),
+                                        options);
       CHECK(fed.blocks == 3);
       CHECK(errorOf(fed) < 0.5 * errorOf(nearest));
     }
+}
+
+TEST_CASE("moments that are chance are not trusted", "[quantise]") {
+  const int64_t k = 64, n = 8;
+  std::vector<float> w = uniform(n * k, 6);
+  BlockOptions options{4, 32, true};
+  auto dampingOf = [&](int64_t rows, float common) {
+    HalfMoments halves;
+    for (int h = 0; h < 2; ++h) {
+      std::vector<float> x = uniform(rows * k, 7 + unsigned(h));
+      for (int64_t r = 0; r < rows; ++r)
+        for (int64_t i = 0; i < k; ++i)
+          x[r * k + i] += common * x[r * k + i % 3];
+      halves[h].add(x.data(), rows, k);
+    }
+    return chooseDamping(w, k, n, halves, options);
+  };
+  // Inputs that go together, well measured: the more trust the better.
+  CHECK(dampingOf(500, 3).value_or(100) <= 0.1);
+  // A few rows of noise.
+  CHECK(dampingOf(6, 0).value_or(100) >= 1);
+  CHECK(chooseDamping(w, k, n, {}, options) == std::nullopt);
 }

@@ -1,0 +1,46 @@
+// Rounding of the weights of matrix products with error feedback from the
+// calibration samples (Blocks.h).
+#ifndef TESSERA_PASSES_QUANTISE_ROUNDING_H
+#define TESSERA_PASSES_QUANTISE_ROUNDING_H
+
+#include "passes/Quantise/Blocks.h"
+#include "passes/Quantise/Calibrate.h"
+#include "passes/Quantise/Decisions.h"
+
+namespace tessera::quantise {
+
+/// A product by a constant matrix, as the columns of [n][k].
+struct Matrix {
+  int unit = 0;
+  std::string input;
+  int64_t k = 0, n = 0;
+  std::vector<float> columns;
+};
+
+/// The matrix of unit `index`, if its root is a plain product by one.
+std::optional<Matrix> matrixOf(const Graph &graph, const Unit &unit, int index);
+
+/// Moments of the matrices' inputs by value; `round` is applied to the elements
+/// of a value first.
+std::map<std::string, HalfMoments> measureMoments(
+    const Graph &graph, const std::vector<Matrix> &matrices,
+    const SampleSource &samples, const CompileFunction &compile,
+    const Progress &progress,
+    const std::function<void(const std::string &, std::vector<float> &)>
+        &round = {});
+
+/// By unit. A block of 0 is a whole column. Matrices of one input share the
+/// trust in its moments; an input without moments has none.
+std::map<int, BlockWeights>
+roundMatrices(const std::vector<Matrix> &matrices,
+              const std::map<std::string, HalfMoments> &moments,
+              const BlockOptions &options, const Progress &progress);
+
+/// Rounds the int8 weights of matrix products in `decisions` with error
+/// feedback: the moments are those of the quantised inputs.
+void roundWithFeedback(const Graph &graph, const SampleSource &samples,
+                       const CompileFunction &compile, const Progress &progress,
+                       Decisions &decisions);
+
+} // namespace tessera::quantise
+#endif
