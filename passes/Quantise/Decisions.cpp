@@ -85,7 +85,14 @@ quantiseUnitWeights(const Graph &g, const Unit &u, const Decisions &d) {
     }
     FloatTensor values = *g.floats(w.name);
     std::vector<float> least = leastScales(g, u, d);
-    if (int64_t(least.size()) != values.dims[w.axis])
+    // The groups of a ConvTranspose share the scales along its weights' axis.
+    size_t channels = size_t(values.dims[w.axis]);
+    if (channels && g.node(u.root).op_type() == "ConvTranspose")
+      for (; least.size() > channels; least.pop_back()) {
+        float &same = least[(least.size() - 1) % channels];
+        same = std::max(same, least.back());
+      }
+    if (least.size() != channels)
       least.clear();
     out[w] = quantiseWeights(values, w.axis, d.searchWeightError, least);
   }

@@ -26,6 +26,9 @@ struct Decisions {
   /// Weights that were rounded with error feedback, instead of each to its
   /// nearest.
   std::map<WeightUse, QuantisedWeights> rounded;
+  /// Added to the biases of units, by index: what quantisation loses on
+  /// average.
+  std::map<int, std::vector<float>> biasShifts;
 };
 
 /// The constant operands of quantised units become these integers, also in

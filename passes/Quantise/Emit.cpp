@@ -106,17 +106,25 @@ private:
     const NodeProto &n = g.node(u.root);
     auto bias = g.floats(n.input(u.bias->input));
     // Only the plain form: one activation, one weight, factors of one.
-    bool plain = bias && bias->dims.size() == 1 && u.activations.size() == 1 &&
-                 weights.size() == 1 &&
-                 (n.op_type() != "Gemm" ||
-                  (g.attribute(u.root, "alpha", 1.0f) == 1.0f &&
-                   g.attribute(u.root, "beta", 1.0f) == 1.0f)) &&
-                 n.op_type() != "ConvTranspose";
+    bool plain =
+        bias && bias->dims.size() == 1 && u.activations.size() == 1 &&
+        weights.size() == 1 &&
+        (n.op_type() != "Gemm" || (g.attribute(u.root, "alpha", 1.0f) == 1.0f &&
+                                   g.attribute(u.root, "beta", 1.0f) == 1.0f));
     if (!plain)
       return;
     std::vector<float> scales = weights.begin()->second.scales;
+    // The groups of a ConvTranspose share the scales along its weights' axis.
+    size_t own = scales.size();
+    if (n.op_type() == "ConvTranspose" && own)
+      while (scales.size() < bias->values.size())
+        scales.push_back(scales[scales.size() % own]);
     if (scales.size() != bias->values.size())
       return;
+    if (auto it = d.biasShifts.find(int(&u - d.units.data()));
+        it != d.biasShifts.end() && it->second.size() == scales.size())
+      for (size_t c = 0; c < scales.size(); ++c)
+        bias->values[c] += it->second[c];
     float input =
         d.points
             .at({g.node(u.activations[0].node).input(u.activations[0].input),

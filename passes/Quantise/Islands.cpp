@@ -64,6 +64,7 @@ public:
           (bestWorst >= options.enough || steps.size() > best + patience))
         break;
     }
+    out.tried = steps;
     steps.resize(best);
     out.steps = steps;
     return out;

@@ -34,6 +34,7 @@ struct IslandSearch {
   std::map<int, std::vector<double>>
       solo;                      ///< parts with one unit quantised alone
   std::vector<IslandStep> steps; ///< those that were kept
+  std::vector<IslandStep> tried; ///< and those that did not pay off after them
 };
 
 IslandSearch findIslands(SwitchModel &model, const std::vector<Unit> &units,

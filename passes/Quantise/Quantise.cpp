@@ -133,6 +133,14 @@ public:
     result.emitted = emit(g, result.decisions);
     result.verified =
         verifyModel(g, result.emitted.model, result.parts, samples, compile);
+    if (options.biasCorrection)
+      correctBiases(g);
+    if (options.layerErrors)
+      result.errors = measureErrors(
+          g, result.emitted.model, units,
+          firstSamples(std::min(kFewSamples, source.count)), compile);
+    if (options.latency)
+      priceIslands(g, ranges);
     for (const Unit &u : units)
       result.integerMacs += u.quantised && u.kind == UnitKind::Mac ? u.macs : 0;
     return std::move(result);
@@ -162,6 +170,44 @@ private:
     return out;
   }
 
+  void correctBiases(const Graph &g) {
+    auto worst = [](const std::vector<double> &v) {
+      return v.empty() ? 200 : *std::min_element(v.begin(), v.end());
+    };
+    Decisions shifted = result.decisions;
+    shifted.biasShifts =
+        meanErrors(g, result.emitted.model, shifted.units, samples, compile);
+    EmitResult other = emit(g, shifted);
+    std::vector<double> after =
+        verifyModel(g, other.model, result.parts, samples, compile);
+    result.corrected = {worst(result.verified), worst(after)};
+    if (worst(after) <= worst(result.verified))
+      return;
+    result.decisions = std::move(shifted);
+    result.emitted = std::move(other);
+    result.verified = std::move(after);
+  }
+
+  /// Accuracy and cost of each number of islands that the search tried.
+  void priceIslands(const Graph &g, const Ranges &ranges) {
+    Decisions d = result.decisions;
+    for (const IslandStep &step : result.islands.tried)
+      d.units[step.unit].quantised = true;
+    const auto &before =
+        result.islands.before.empty() ? result.verified : result.islands.before;
+    double worst = *std::min_element(before.begin(), before.end());
+    for (size_t k = 0; k <= result.islands.tried.size(); ++k) {
+      if (options.progress)
+        options.progress("pricing islands", k, result.islands.tried.size());
+      if (k) {
+        d.units[result.islands.tried[k - 1].unit].quantised = false;
+        worst = result.islands.tried[k - 1].worst;
+      }
+      decideScales(g, ranges, result.ranges, options.percentile, methods, d);
+      result.frontier.push_back({k, worst, options.latency(emit(g, d).model)});
+    }
+  }
+
   /// Scales by the best range method, then islands.
   void settle(const Graph &g, const Ranges &ranges) {
     Decisions &d = result.decisions;
@@ -177,7 +223,11 @@ private:
       pickMethod(g, ranges, model);
     if (options.choose)
       return chooseOutside(g, ranges, model);
-    result.islands = findIslands(model, d.units, options.islands);
+    IslandOptions islands = options.islands;
+    // Who asks for 16 bits asks for accuracy: smaller gains count.
+    if (options.activations == TensorProto::INT16)
+      islands.leastGain /= 3;
+    result.islands = findIslands(model, d.units, islands);
     for (const IslandStep &step : result.islands.steps) {
       d.units[step.unit].quantised = false;
       d.units[step.unit].reason = "float island";

@@ -13,6 +13,7 @@
 #include "passes/Quantise/Calibrate.h"
 #include "passes/Quantise/Decisions.h"
 #include "passes/Quantise/Emit.h"
+#include "passes/Quantise/Errors.h"
 #include "passes/Quantise/Islands.h"
 #include "passes/Quantise/Recipe.h"
 
@@ -44,6 +45,10 @@ struct QuantiseOptions {
   bool searchWeightError = false;
   bool feedback =
       true; ///< rounds the weights of matrix products with error feedback
+  bool biasCorrection = false; ///< kept where it helps on the samples
+  bool layerErrors = false;    ///< fills QuantiseResult::errors
+  /// Cost of a model on the target; if set, fills QuantiseResult::frontier.
+  std::function<double(const ModelProto &)> latency;
   IslandOptions islands;
   /// Chooses the units that are integers, instead of the search for islands.
   std::function<std::set<int>(ChoiceContext &)> choose;
@@ -58,6 +63,13 @@ struct NodeLabel {
   bool added = false; ///< not in the model: an exit
 };
 
+/// A number of islands, in the order in which the search took them.
+struct FrontierPoint {
+  size_t islands = 0;
+  double worst = 0; ///< signal to noise of the worst part, calibration samples
+  double latency = 0; ///< by QuantiseOptions::latency
+};
+
 struct QuantiseResult {
   EmitResult emitted;
   Decisions decisions;
@@ -67,7 +79,12 @@ struct QuantiseResult {
   std::vector<Part> parts;
   IslandSearch islands;
   std::vector<double>
-      verified;              ///< signal to noise of the emitted model's parts
+      verified; ///< signal to noise of the emitted model's parts
+  std::map<int, UnitErrors> errors;    ///< by unit
+  std::vector<FrontierPoint> frontier; ///< with each more island
+  /// Worst part before and after the correction of biases, where it was asked
+  /// for; it was kept if the second is the higher.
+  std::optional<std::pair<double, double>> corrected;
   int64_t originalOpset = 0; ///< before it was raised, or 0
   int foldedNorms = 0;
   double macs = 0, integerMacs = 0;

@@ -2,6 +2,8 @@
 #include "targets/YamlTree.h"
 #include "llvm/Support/MemoryBuffer.h"
 
+#include <algorithm>
+
 namespace tessera::quantise {
 namespace {
 
@@ -63,11 +65,14 @@ private:
           {"u8x8", TensorProto::UINT8},
           {"16x8", TensorProto::INT16}};
       auto it = schemes.find(scheme->text);
-      if (it == schemes.end())
-        faults.add(scheme->at,
-                   "scheme: '" + scheme->text + "' is none of 8x8, u8x8, 16x8");
-      else
+      if (it != schemes.end())
         r.type = it->second;
+      else if (parseWeightForm(scheme->text))
+        r.weights = scheme->text;
+      else
+        faults.add(scheme->at,
+                   "scheme: '" + scheme->text +
+                       "' is none of 8x8, u8x8, 16x8, w4, w8, f16, bf16");
     }
     const yaml::Node *method = reader.optional("ranges");
     r.ranges = ranges(method);
@@ -106,16 +111,49 @@ Recipe readRecipe(const std::string &path) {
   return parseRecipe((*file)->getBuffer().str(), path);
 }
 
+std::optional<WeightForm> parseWeightForm(const std::string &word) {
+  static const std::map<std::string, WeightForm> forms = {
+      {"w4", WeightForm::Int4},
+      {"w8", WeightForm::Int8},
+      {"f16", WeightForm::Half},
+      {"bf16", WeightForm::Bfloat}};
+  auto it = forms.find(word);
+  return it == forms.end() ? std::nullopt : std::optional(it->second);
+}
+
+namespace {
+
+bool appliesTo(const RecipeRule &r, const Graph &g, const Unit &u) {
+  return std::any_of(u.nodes.begin(), u.nodes.end(), [&](int node) {
+    return (r.op.empty() || g.node(node).op_type() == r.op) &&
+           (r.name.empty() || matches(r.name, g.nameOf(node)));
+  });
+}
+
+std::string placeOf(const Recipe &recipe, const RecipeRule &r) {
+  return recipe.origin + ":" + std::to_string(r.line) + ": ";
+}
+
+void refuseUnmatched(const Recipe &recipe, const RecipeRule &r) {
+  throw Refusal(placeOf(recipe, r) +
+                    "rule matches no node that could be quantised" +
+                    (r.op.empty() ? "" : "; operator '" + r.op + "'") +
+                    (r.name.empty() ? "" : "; name '" + r.name + "'"),
+                {"names are those of --report's layers.csv"});
+}
+
+} // namespace
+
 void applyRecipe(const Recipe &recipe, const Graph &g, std::vector<Unit> &units,
                  std::map<std::string, RangeMethod> &methods) {
   for (const RecipeRule &r : recipe.rules) {
+    if (!r.weights.empty())
+      throw Refusal(placeOf(recipe, r) + "scheme '" + r.weights +
+                    "' is of weights alone: give it where --scheme is w4, w8, "
+                    "f16 or bf16");
     bool any = false;
     for (Unit &u : units) {
-      bool hit = false;
-      for (int node : u.nodes)
-        hit |= (r.op.empty() || g.node(node).op_type() == r.op) &&
-               (r.name.empty() || matches(r.name, g.nameOf(node)));
-      if (!hit)
+      if (!appliesTo(r, g, u))
         continue;
       any = true;
       if (r.floating) {
@@ -130,11 +168,36 @@ void applyRecipe(const Recipe &recipe, const Graph &g, std::vector<Unit> &units,
           methods[g.node(use.node).input(use.input)] = *r.ranges;
     }
     if (!any)
-      throw Refusal(recipe.origin + ":" + std::to_string(r.line) +
-                        ": rule matches no node that could be quantised" +
-                        (r.op.empty() ? "" : "; operator '" + r.op + "'") +
-                        (r.name.empty() ? "" : "; name '" + r.name + "'"),
-                    {"names are those of --report's layers.csv"});
+      refuseUnmatched(recipe, r);
+  }
+}
+
+void applyWeightRecipe(const Recipe &recipe, const Graph &g,
+                       const std::vector<Unit> &units,
+                       std::vector<std::optional<WeightForm>> &forms) {
+  if (recipe.ranges)
+    throw Refusal(recipe.origin + ": 'ranges' is about activations, and "
+                                  "--scheme leaves them float");
+  std::vector<std::optional<WeightForm>> asked = forms;
+  for (const RecipeRule &r : recipe.rules) {
+    if (r.type || r.ranges)
+      throw Refusal(placeOf(recipe, r) + (r.type ? "scheme" : "ranges") +
+                        " of activations, and --scheme leaves them float",
+                    {"schemes of weights alone are w4, w8, f16, bf16"});
+    bool any = false;
+    for (size_t i = 0; i < units.size(); ++i) {
+      if (units[i].weights.empty() || !appliesTo(r, g, units[i]))
+        continue;
+      any = true;
+      if (!r.weights.empty())
+        asked[i] = parseWeightForm(r.weights);
+      if (r.floating && *r.floating)
+        forms[i] = std::nullopt;
+      else if (r.floating || !r.weights.empty())
+        forms[i] = asked[i];
+    }
+    if (!any)
+      refuseUnmatched(recipe, r);
   }
 }
 

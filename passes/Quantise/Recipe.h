@@ -14,11 +14,17 @@
 
 namespace tessera::quantise {
 
+/// Forms of weights where activations stay float.
+enum class WeightForm { Int4, Int8, Half, Bfloat };
+/// w4, w8, f16, bf16.
+std::optional<WeightForm> parseWeightForm(const std::string &word);
+
 struct RecipeRule {
   unsigned line = 0;
   std::string op, name;
   std::optional<bool> floating;
-  std::optional<int32_t> type;
+  std::optional<int32_t> type; ///< of activations
+  std::string weights;         ///< w4, w8, f16, bf16; or empty
   std::optional<RangeMethod> ranges;
 };
 
@@ -37,6 +43,12 @@ Recipe readRecipe(const std::string &path);
 void applyRecipe(const Recipe &recipe, const Graph &graph,
                  std::vector<Unit> &units,
                  std::map<std::string, RangeMethod> &methods);
+
+/// The same where only weights are quantised: what becomes of each unit's.
+/// Rules about activations and ranges are refused.
+void applyWeightRecipe(const Recipe &recipe, const Graph &graph,
+                       const std::vector<Unit> &units,
+                       std::vector<std::optional<WeightForm>> &forms);
 
 } // namespace tessera::quantise
 #endif

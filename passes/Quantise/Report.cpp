@@ -22,9 +22,20 @@ std::optional<double> soloOf(const QuantiseResult &r, int unit) {
 }
 
 const char *typeName(int32_t type) {
-  return type == TensorProto::INT16   ? "int16"
-         : type == TensorProto::UINT8 ? "uint8"
-                                      : "int8";
+  switch (type) {
+  case TensorProto::INT16:
+    return "int16";
+  case TensorProto::UINT8:
+    return "uint8";
+  case TensorProto::INT4:
+    return "int4";
+  case TensorProto::FLOAT16:
+    return "float16";
+  case TensorProto::BFLOAT16:
+    return "bfloat16";
+  default:
+    return "int8";
+  }
 }
 
 Json valuesOf(const QuantiseResult &r, const std::vector<double> &decibels) {
@@ -41,14 +52,33 @@ std::string quoted(const std::string &text) {
   return out + "\"";
 }
 
-std::string escaped(const std::string &text) {
-  std::string out;
-  for (char c : text)
-    out += c == '<'   ? "&lt;"
-           : c == '>' ? "&gt;"
-           : c == '&' ? "&amp;"
-           : c == '"' ? "&quot;"
-                      : std::string(1, c);
+Json figuresOf(const ErrorFigures &f) {
+  return {{"snr_db", rounded(f.snr)},
+          {"cosine", rounded(f.cosine, 1e6)},
+          {"max", f.largest}};
+}
+
+const UnitErrors *errorsOf(const QuantiseResult &r, int unit) {
+  auto it = r.errors.find(unit);
+  return it == r.errors.end() ? nullptr : &it->second;
+}
+
+std::string formatted(const char *format, double value) {
+  char text[64];
+  std::snprintf(text, sizeof(text), format, value);
+  return text;
+}
+
+/// snr, cosine and largest difference, isolated and then accumulated.
+std::vector<std::string> columnsOf(const UnitErrors *e) {
+  if (!e)
+    return std::vector<std::string>(6);
+  std::vector<std::string> out;
+  for (const ErrorFigures &f : {e->isolated, e->accumulated}) {
+    out.push_back(formatted("%.2f", f.snr));
+    out.push_back(formatted("%.6f", f.cosine));
+    out.push_back(formatted("%.4g", f.largest));
+  }
   return out;
 }
 
@@ -85,6 +115,10 @@ std::string reportJson(const QuantiseResult &r) {
       one["reason"] = u.reason;
     if (auto solo = soloOf(r, int(i)))
       one["alone_db"] = rounded(*solo);
+    if (const UnitErrors *e = errorsOf(r, int(i))) {
+      one["isolated"] = figuresOf(e->isolated);
+      one["accumulated"] = figuresOf(e->accumulated);
+    }
     out["units"].push_back(one);
   }
   out["values"] = Json::array();
@@ -93,69 +127,69 @@ std::string reportJson(const QuantiseResult &r) {
                              {"type", typeName(key.type)},
                              {"scale", p.scale},
                              {"zero_point", p.zero}});
+  if (r.corrected)
+    out["bias_correction"] = {
+        {"worst_db_before", rounded(r.corrected->first)},
+        {"worst_db_after", rounded(r.corrected->second)},
+        {"kept", r.corrected->second > r.corrected->first}};
+  if (!r.frontier.empty()) {
+    out["frontier"] = Json::array();
+    for (const FrontierPoint &p : r.frontier)
+      out["frontier"].push_back({{"islands", p.islands},
+                                 {"worst_db", rounded(p.worst)},
+                                 {"latency_us", rounded(p.latency / 1000)}});
+  }
   return out.dump(2) + "\n";
 }
 
 std::string layersCsv(const QuantiseResult &r) {
-  std::string out = "node,kind,state,macs,alone_db,reason\n";
+  std::string out = "node,kind,state,macs,alone_db,isolated_db,isolated_cosine,"
+                    "isolated_max,accumulated_db,accumulated_cosine,"
+                    "accumulated_max,reason\n";
   for (size_t i = 0; i < r.decisions.units.size(); ++i) {
     const Unit &u = r.decisions.units[i];
-    char numbers[64];
-    std::snprintf(numbers, sizeof(numbers), ",%.0f,", u.macs);
     out += quoted(u.name) + "," + unitKindName(u.kind) + "," +
-           (u.quantised ? typeName(u.type) : "float") + numbers;
-    if (auto solo = soloOf(r, int(i))) {
-      std::snprintf(numbers, sizeof(numbers), "%.2f", *solo);
-      out += numbers;
-    }
+           (u.quantised ? typeName(u.type) : "float") +
+           formatted(",%.0f,", u.macs);
+    if (auto solo = soloOf(r, int(i)))
+      out += formatted("%.2f", *solo);
+    for (const std::string &column : columnsOf(errorsOf(r, int(i))))
+      out += "," + column;
     out += "," + quoted(u.reason) + "\n";
   }
   return out;
 }
 
-std::string layersSvg(const QuantiseResult &r) {
-  std::vector<std::pair<int, double>> bars;
-  for (size_t i = 0; i < r.decisions.units.size(); ++i)
-    if (auto solo = soloOf(r, int(i)))
-      bars.push_back({int(i), *solo});
-  // From 0 dB (as large as the signal) at the top to 80 dB at the bottom.
-  const int height = 260, left = 50,
-            width = std::max<int>(400, int(bars.size()) * 9);
-  char text[400];
-  std::snprintf(text, sizeof(text),
-                "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" "
-                "height=\"%d\" font-family=\"sans-serif\" font-size=\"11\">\n",
-                left + width + 20, height + 50);
-  std::string out = text;
-  out += "<title>signal to noise of the worst output part with one unit "
-         "quantised alone; taller is worse</title>\n";
-  auto y = [&](double db) {
-    return 20 + height * std::clamp(db, 0.0, 80.0) / 80;
-  };
-  for (int db = 0; db <= 80; db += 20) {
-    std::snprintf(text, sizeof(text),
-                  "<line x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\" "
-                  "stroke=\"#ccc\"/><text x=\"6\" y=\"%.1f\">%d dB</text>\n",
-                  left, left + width, y(db), y(db), y(db) + 4, db);
-    out += text;
+std::string layersText(const QuantiseResult &r) {
+  std::vector<std::vector<std::string>> rows = {
+      {"node", "kind", "state", "alone dB", "isolated dB", "cosine", "max",
+       "accumulated dB", "cosine", "max", ""}};
+  for (size_t i = 0; i < r.decisions.units.size(); ++i) {
+    const Unit &u = r.decisions.units[i];
+    auto solo = soloOf(r, int(i));
+    std::vector<std::string> row = {u.name, unitKindName(u.kind),
+                                    u.quantised ? typeName(u.type) : "float",
+                                    solo ? formatted("%.2f", *solo) : ""};
+    for (const std::string &column : columnsOf(errorsOf(r, int(i))))
+      row.push_back(column);
+    row.push_back(u.reason);
+    rows.push_back(row);
   }
-  for (size_t k = 0; k < bars.size(); ++k) {
-    const Unit &u = r.decisions.units[bars[k].first];
-    std::snprintf(text, sizeof(text),
-                  "<rect x=\"%d\" y=\"%.1f\" width=\"7\" height=\"%.1f\" "
-                  "fill=\"%s\"><title>",
-                  left + int(k) * 9, y(bars[k].second),
-                  y(80) - y(bars[k].second), u.quantised ? "#4a7db5" : "#c44");
-    out += text + escaped(u.name);
-    std::snprintf(text, sizeof(text), ": %.1f dB%s</title></rect>\n",
-                  bars[k].second, u.quantised ? "" : ", float");
-    out += text;
+  std::vector<size_t> widths(rows[0].size());
+  for (auto &row : rows)
+    for (size_t c = 0; c < row.size(); ++c)
+      widths[c] = std::max(widths[c], row[c].size());
+  std::string out;
+  for (auto &row : rows) {
+    std::string line;
+    for (size_t c = 0; c < row.size(); ++c) {
+      std::string space(widths[c] - row[c].size(), ' ');
+      bool number = c > 2 && c + 1 < row.size();
+      line += (number ? space + row[c] : row[c] + space) + "  ";
+    }
+    out += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
   }
-  std::snprintf(text, sizeof(text),
-                "<text x=\"%d\" y=\"%d\">units in the model's order; red: "
-                "float island</text>\n</svg>\n",
-                left, height + 40);
-  return out + text;
+  return out;
 }
 
 } // namespace tessera::quantise

@@ -8,11 +8,18 @@ namespace tessera::quantise {
 
 /// Hazards, units, scales, parts, islands.
 std::string reportJson(const QuantiseResult &result);
-/// A line a unit: its state and the signal to noise of the worst part when it
-/// alone is quantised (empty where that was not measured).
+/// A line a unit: its state, the signal to noise of the worst part when it
+/// alone is quantised (empty where that was not measured), and the errors at
+/// its own output, isolated and accumulated.
 std::string layersCsv(const QuantiseResult &result);
-/// The error of each unit alone as bars, in the model's order.
+/// The same as a table for reading.
+std::string layersText(const QuantiseResult &result);
+
+/// The error of each unit in the model's order (Plots.cpp): bars for what it
+/// costs alone, dots for what has accumulated at its output.
 std::string layersSvg(const QuantiseResult &result);
+/// Accuracy against latency with each more island; needs points.
+std::string frontierSvg(const QuantiseResult &result);
 
 } // namespace tessera::quantise
 #endif

@@ -48,30 +48,12 @@ public:
     splice.reads[use.use] = back;
   }
 
-  void replaceByHalf(const WeightUse &use) {
-    if (auto it = halves.find(use.name); it != halves.end()) {
-      splice.reads[use.use] = it->second;
-      return;
-    }
-    FloatTensor w = *g.floats(use.name);
-    std::vector<uint8_t> bytes;
-    for (float v : w.values) {
-      llvm::APFloat f(v);
-      bool lost;
-      f.convert(llvm::APFloat::IEEEhalf(), llvm::APFloat::rmNearestTiesToEven,
-                &lost);
-      uint64_t bits = f.bitcastToAPInt().getZExtValue();
-      bytes.push_back(uint8_t(bits));
-      bytes.push_back(uint8_t(bits >> 8));
-    }
-    std::string half = names.unique(use.name + "_f16"),
-                back = names.unique(use.name + "_f32");
-    *graph().add_initializer() =
-        makePacked(half, TensorProto::FLOAT16, w.dims, bytes);
-    NodeProto n = makeNode("Cast", {half}, back);
-    addInt(n, "to", TensorProto::FLOAT);
-    splice.before.push_back(n);
-    splice.reads[use.use] = halves[use.name] = back;
+  void replaceByHalf(const WeightUse &use, WeightForm form) {
+    bool half = form == WeightForm::Half;
+    auto [it, fresh] = halves.try_emplace({use.name, half});
+    if (fresh)
+      it->second = addHalf(use, half);
+    splice.reads[use.use] = it->second;
   }
 
   ModelProto finish() {
@@ -85,6 +67,36 @@ public:
 
 private:
   GraphProto &graph() { return *model.mutable_graph(); }
+
+  std::string addHalf(const WeightUse &use, bool half) {
+    FloatTensor w = *g.floats(use.name);
+    std::vector<uint8_t> bytes;
+    for (float v : w.values) {
+      llvm::APFloat f(v);
+      bool lost;
+      auto status =
+          f.convert(half ? llvm::APFloat::IEEEhalf() : llvm::APFloat::BFloat(),
+                    llvm::APFloat::rmNearestTiesToEven, &lost);
+      if (status & llvm::APFloat::opOverflow)
+        throw Refusal("weight '" + use.name + "' holds " + std::to_string(v) +
+                          ", which is beyond " +
+                          (half ? "float16" : "bfloat16"),
+                      {"--scheme bf16 has the range of float; a recipe keeps "
+                       "single nodes float"});
+      uint64_t bits = f.bitcastToAPInt().getZExtValue();
+      bytes.push_back(uint8_t(bits));
+      bytes.push_back(uint8_t(bits >> 8));
+    }
+    std::string narrow = names.unique(use.name + (half ? "_f16" : "_bf16")),
+                back = names.unique(use.name + "_f32");
+    *graph().add_initializer() =
+        makePacked(narrow, half ? TensorProto::FLOAT16 : TensorProto::BFLOAT16,
+                   w.dims, bytes);
+    NodeProto n = makeNode("Cast", {narrow}, back);
+    addInt(n, "to", TensorProto::FLOAT);
+    splice.before.push_back(n);
+    return back;
+  }
 
   void replaceByMicrosoft(const Unit &u, const BlockWeights &w) {
     const NodeProto &old = g.node(u.root);
@@ -176,8 +188,80 @@ private:
   ModelProto model;
   onnx_import::NameSet names;
   Splice splice;
-  std::map<std::string, std::string> halves;
+  std::map<std::pair<std::string, bool>, std::string> halves;
 };
+
+} // namespace
+
+namespace {
+
+int bitsOf(WeightForm form) { return form == WeightForm::Int4 ? 4 : 8; }
+bool isInteger(WeightForm form) {
+  return form == WeightForm::Int4 || form == WeightForm::Int8;
+}
+int32_t typeOf(WeightForm form) {
+  switch (form) {
+  case WeightForm::Int4:
+    return TensorProto::INT4;
+  case WeightForm::Int8:
+    return TensorProto::INT8;
+  case WeightForm::Half:
+    return TensorProto::FLOAT16;
+  case WeightForm::Bfloat:
+    break;
+  }
+  return TensorProto::BFLOAT16;
+}
+
+/// By unit: matrix products whose weights become blocks of integers.
+std::map<int, BlockWeights>
+roundBlocks(const Graph &g, const std::vector<Unit> &units,
+            const std::vector<std::optional<WeightForm>> &forms,
+            const SampleSource &source, const CompileFunction &compile,
+            const WeightOnlyOptions &options) {
+  std::map<int, std::vector<Matrix>> matrices; // by bits
+  std::vector<Matrix> all;
+  for (size_t i = 0; i < units.size(); ++i)
+    if (forms[i] && isInteger(*forms[i]))
+      if (auto m = matrixOf(g, units[i], int(i))) {
+        all.push_back(*m);
+        matrices[bitsOf(*forms[i])].push_back(std::move(*m));
+      }
+  std::map<std::string, HalfMoments> moments;
+  if (options.feedback)
+    moments =
+        measureMoments(g, all, source, compile, options.calibration.progress);
+  std::map<int, BlockWeights> out;
+  for (auto &[bits, some] : matrices)
+    out.merge(roundMatrices(some, moments,
+                            {bits, options.block, options.symmetric},
+                            options.calibration.progress));
+  return out;
+}
+
+std::vector<Sample> spread(const SampleSource &source, size_t most) {
+  std::vector<Sample> out;
+  size_t count = std::min(source.count, most);
+  for (size_t i = 0; i < count; ++i)
+    out.push_back(source.get(i * source.count / count));
+  return out;
+}
+
+void replaceWeights(WeightRewriter &rewriter, const Graph &g, const Unit &u,
+                    WeightForm form, const BlockWeights *blocks) {
+  if (blocks) {
+    rewriter.replaceMatrix(u, *blocks);
+    return;
+  }
+  // Convolutions have int8 with a scale a channel, also where matrices have 4
+  // bits.
+  for (const WeightUse &w : u.weights)
+    if (isInteger(form))
+      rewriter.replaceChannels(
+          u, w, quantiseWeights(*g.floats(w.name), w.axis, true));
+    else
+      rewriter.replaceByHalf(w, form);
+}
 
 } // namespace
 
@@ -188,7 +272,7 @@ WeightOnlyResult quantiseWeightsOnly(ModelProto proto,
   WeightOnlyResult result;
   result.originalOpset = raiseOpset(proto);
   foldWeights(proto, compile);
-  if (options.form != WeightOnlyOptions::Half)
+  if (isInteger(options.form))
     foldBatchNorms(proto);
   removeUnused(proto);
   auto declared = proto.graph().input();
@@ -197,55 +281,53 @@ WeightOnlyResult quantiseWeightsOnly(ModelProto proto,
                                first.begin()->second.dims)
     fixInputs(proto, first);
   Graph g(proto);
-  std::vector<Unit> units = findUnits(g);
+  std::vector<Unit> &units = result.units = findUnits(g);
+  std::vector<std::optional<WeightForm>> forms(units.size(), options.form);
+  applyWeightRecipe(options.recipe, g, units, forms);
+  std::map<int, BlockWeights> blocks =
+      roundBlocks(g, units, forms, source, compile, options);
   WeightRewriter rewriter(g);
-  std::vector<Matrix> matrices;
   for (size_t i = 0; i < units.size(); ++i) {
-    result.macs += units[i].macs;
-    if (options.form != WeightOnlyOptions::Half)
-      if (auto m = matrixOf(g, units[i], int(i)))
-        matrices.push_back(std::move(*m));
-  }
-  std::map<std::string, HalfMoments> moments;
-  if (options.feedback)
-    moments = measureMoments(g, matrices, source, compile,
-                             options.calibration.progress);
-  std::map<int, BlockWeights> rounded =
-      roundMatrices(matrices, moments,
-                    {options.form == WeightOnlyOptions::Int4 ? 4 : 8,
-                     options.block, options.symmetric},
-                    options.calibration.progress);
-  for (size_t i = 0; i < units.size(); ++i) {
-    const Unit &u = units[i];
-    if (u.weights.empty())
+    Unit &u = units[i];
+    result.macs += u.macs;
+    u.quantised = !u.weights.empty() && forms[i];
+    if (!u.quantised) {
+      u.reason = u.weights.empty() ? "no constant weights" : "recipe";
       continue;
+    }
+    auto it = blocks.find(int(i));
+    bool inBlocks = it != blocks.end();
+    u.type =
+        typeOf(*forms[i] == WeightForm::Int4 && !inBlocks ? WeightForm::Int8
+                                                          : *forms[i]);
     result.covered += u.macs;
     result.weights += int(u.weights.size());
-    if (auto it = rounded.find(int(i)); it != rounded.end()) {
-      rewriter.replaceMatrix(u, it->second);
-      continue;
-    }
-    for (const WeightUse &w : u.weights) {
-      if (options.form == WeightOnlyOptions::Half)
-        rewriter.replaceByHalf(w);
-      else
-        rewriter.replaceChannels(
-            u, w, quantiseWeights(*g.floats(w.name), w.axis, true));
-    }
+    replaceWeights(rewriter, g, u, *forms[i], inBlocks ? &it->second : nullptr);
   }
   if (!result.weights)
     throw Refusal("nothing to quantise: no product of the main graph has "
                   "constant weights of type float");
   result.model = rewriter.finish();
   result.parts = findParts(g, {});
-  std::vector<Sample> samples;
-  for (size_t i = 0; i < std::min<size_t>(source.count, 8); ++i)
-    samples.push_back(
-        source.get(i * source.count / std::min<size_t>(source.count, 8)));
   result.verified =
-      verifyModel(g, result.model, result.parts, samples, compile);
+      verifyModel(g, result.model, result.parts, spread(source, 8), compile);
+  if (options.layerErrors)
+    result.errors =
+        measureErrors(g, result.model, units, spread(source, 4), compile);
   *result.model.mutable_graph()->mutable_input() = declared;
   return result;
+}
+
+QuantiseResult forReport(const WeightOnlyResult &r) {
+  QuantiseResult out;
+  out.decisions.units = r.units;
+  out.parts = r.parts;
+  out.verified = r.verified;
+  out.errors = r.errors;
+  out.originalOpset = r.originalOpset;
+  out.macs = r.macs;
+  out.integerMacs = r.covered;
+  return out;
 }
 
 } // namespace tessera::quantise

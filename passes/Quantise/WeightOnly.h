@@ -5,7 +5,7 @@
 //            DequantizeLinear with block_size from operator set 21 on,
 //            MatMulNBits of com.microsoft below; convolutions as int8 with a
 //            scale a channel
-//   f16      weights stored as float16 behind Cast
+//   f16, bf16  weights stored as float16 or bfloat16 behind Cast
 #ifndef TESSERA_PASSES_QUANTISE_WEIGHTONLY_H
 #define TESSERA_PASSES_QUANTISE_WEIGHTONLY_H
 
@@ -15,10 +15,12 @@
 namespace tessera::quantise {
 
 struct WeightOnlyOptions {
-  enum Form { Int4, Int8, Half } form = Int4;
+  WeightForm form = WeightForm::Int4;
   int64_t block = 32;
   bool symmetric = true;
   bool feedback = true; ///< error feedback by the inputs' second moments
+  Recipe recipe;
+  bool layerErrors = false; ///< fills WeightOnlyResult::errors
   CalibrationOptions calibration;
 };
 
@@ -28,8 +30,14 @@ struct WeightOnlyResult {
   std::vector<double> verified;
   int64_t originalOpset = 0;
   int weights = 0; ///< that were replaced
+  std::vector<Unit>
+      units; ///< `quantised` and `type` say what their weights are
+  std::map<int, UnitErrors> errors;
   double macs = 0, covered = 0;
 };
+
+/// As a result of the other schemes, for reports.
+QuantiseResult forReport(const WeightOnlyResult &result);
 
 WeightOnlyResult quantiseWeightsOnly(ModelProto original,
                                      const SampleSource &samples,

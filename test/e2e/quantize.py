@@ -4,7 +4,7 @@
 usage: quantize.py [--build DIR] [-v] [ID ...]
 
 Samples are seeded and smooth, as pictures are; calibration and evaluation share none. Checked: the signal-to-noise ratio of every output, that products
-read integers, that activations keep their nodes, that the same bytes come out twice, that int16 activations are no worse; and refusals.
+read integers, that activations keep their nodes, that our runtime gives each quantised value to one step as onnxruntime does, that the same bytes come out twice, that int16 activations are no worse; and refusals.
 """
 import argparse
 import os
@@ -75,6 +75,50 @@ def check_structure(before, after):
         raise Fault("the outputs are declared otherwise")
 
 
+def cut(model, values):
+    """Every quantised value becomes an output, and an input of those who read it: an error cannot go on behind it."""
+    m = onnx.ModelProto()
+    m.CopyFrom(model)
+    del m.graph.output[:], m.graph.value_info[:]
+    for name, v in values.items():
+        kind = h.np_dtype_to_tensor_dtype(v.dtype)
+        m.graph.output.append(h.make_tensor_value_info(name, kind, None))
+        m.graph.input.append(h.make_tensor_value_info(name + ".in", kind, v.shape))
+    for n in m.graph.node:
+        for k, v in enumerate(n.input):
+            if v in values:
+                n.input[k] = v + ".in"
+    return m
+
+
+def check_steps(tools, path, feeds):
+    """Each quantised value that our runtime makes of onnxruntime's values before it is within one step of onnxruntime's; and in one go, how many differ."""
+    model = onnx.load(path)
+    names = [n.output[0] for n in model.graph.node if n.op_type == "QuantizeLinear"]
+    whole = onnx.ModelProto()
+    whole.CopyFrom(model)
+    del whole.graph.output[:], whole.graph.value_info[:]
+    whole.graph.output.extend(h.ValueInfoProto(name=v) for v in names)
+    session = oracle(whole.SerializeToString())
+    worst, apart, far, total = 0, 0, 0, 0
+    with tempfile.TemporaryDirectory() as tmp:
+        for feed in feeds:
+            want = dict(zip(names, session.run(None, feed)))
+            onnx.save(cut(model, want), f"{tmp}/cut.onnx")
+            got = tools.run(f"{tmp}/cut.onnx", {**feed, **{k + ".in": v for k, v in want.items()}}, len(names))
+            for name, g in zip(names, got):
+                away = np.abs(g.astype(np.int64) - want[name].astype(np.int64))
+                worst, apart, total = max(worst, away.max()), apart + np.count_nonzero(away), total + away.size
+                if away.max() > 1:
+                    raise Fault(f"'{name}' is {away.max()} steps from onnxruntime's")
+            for v in whole.graph.output:
+                v.CopyFrom(h.make_tensor_value_info(v.name, h.np_dtype_to_tensor_dtype(want[v.name].dtype), None))
+            onnx.save(whole, f"{tmp}/whole.onnx")
+            for name, g in zip(names, tools.run(f"{tmp}/whole.onnx", feed, len(names))):
+                far += np.count_nonzero(g != want[name])
+    return f"{len(names)} quantised values: {worst} steps away at most, {apart / total:.1e} of elements; {far / total:.1e} where errors go on"
+
+
 def check_model(tools, ident):
     path = os.path.join(fetch.MODELS, ident + ".onnx")
     model = onnx.load(path)
@@ -86,12 +130,13 @@ def check_model(tools, ident):
         if open(f"{tmp}/a.onnx", "rb").read() != open(f"{tmp}/b.onnx", "rb").read():
             raise Fault("other bytes the second time, from the kept ranges")
         check_structure(model, onnx.load(f"{tmp}/a.onnx"))
+        steps = check_steps(tools, f"{tmp}/a.onnx", samples(ident, model, 2, 2))
         feeds, floors = samples(ident, model, 12, 2), MODELS[ident]
         tools.call([tools.tessera, "quantize", path, "--calib", tmp, "-o", f"{tmp}/wide.onnx", "--scheme", "16x8", "--cache", f"{tmp}/ranges"])
         narrow, wide = worst(path, f"{tmp}/a.onnx", feeds), worst(path, f"{tmp}/wide.onnx", feeds)
         if narrow < floors[0] or wide < floors[1] or wide < narrow:
             raise Fault(f"8x8 {narrow:.1f} dB, 16x8 {wide:.1f} dB; floors {floors}")
-        return f"8x8 {narrow:.1f} dB, 16x8 {wide:.1f} dB"
+        return f"8x8 {narrow:.1f} dB, 16x8 {wide:.1f} dB; {steps}"
 
 
 def product(tmp, opset):
@@ -125,7 +170,7 @@ def check_weights(tools, opset):
                 got.append(worst(path, f"{tmp}/q.onnx", feeds))
             if got[0] < got[1] + 3:
                 raise Fault(f"{extra}: {got[0]:.1f} dB with feedback, {got[1]:.1f} dB without")
-        for scheme, floor in (("w8", 40), ("f16", 60)):
+        for scheme, floor in (("w8", 40), ("f16", 60), ("bf16", 45)):
             tools.call([tools.tessera, "quantize", path, "--calib", calib, "-o", f"{tmp}/q.onnx", "--scheme", scheme])
             if (dB := worst(path, f"{tmp}/q.onnx", feeds)) < floor:
                 raise Fault(f"{scheme}: {dB:.1f} dB, at least {floor}")

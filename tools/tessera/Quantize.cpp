@@ -5,14 +5,17 @@
 #include "passes/Quantise/Report.h"
 #include "passes/Quantise/WeightOnly.h"
 #include "tools/tessera/Commands.h"
+#include "tools/tessera/Metric.h"
 #include "tools/tessera/ModelRunner.h"
 #include "tools/tessera/Samples.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/BLAKE3.h"
 #include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FileUtilities.h"
 
 #include <cstdio>
+#include <fstream>
 #include <unistd.h>
 
 namespace tessera::tool {
@@ -24,12 +27,15 @@ using quantise::Unit; // not the target's
 struct Arguments {
   std::string model, calib, output,
       scheme = "8x8", ranges = "auto", islands = "auto", coverage = "auto",
-      activations = "int8", cache, floatMacs = "5%", recipe, report;
+      activations = "int8", cache, floatMacs = "5%", recipe, report, metric,
+      target;
   std::vector<std::string> dims;
   double percentile = 99.99;
   size_t samples = 0;
   int64_t block = 32;
-  bool quiet = false, asymmetric = false, nearest = false;
+  double atLeast = 0;
+  bool quiet = false, asymmetric = false, nearest = false,
+       biasCorrection = false, hasFloor = false;
 };
 
 Progress progress() {
@@ -70,6 +76,10 @@ void printSummary(const Arguments &a, const QuantiseResult &r) {
   for (size_t k = 0; k < r.parts.size(); ++k)
     fprintf(stderr, "%s: %.1f dB on calibration samples\n",
             r.parts[k].name.c_str(), r.verified[k]);
+  if (r.corrected)
+    fprintf(stderr, "bias correction: worst part %.1f -> %.1f dB, %s\n",
+            r.corrected->first, r.corrected->second,
+            r.corrected->second > r.corrected->first ? "kept" : "left out");
   fprintf(stderr,
           "%s: %zu units quantised, %zu float (%zu islands), %.1f %% of "
           "multiply-accumulates in integers, ranges by %s\n",
@@ -102,6 +112,8 @@ const Applies kApplies[] = {
     {"--islands", {"8x8", "16x8"}},
     {"--float-macs", {"8x8", "16x8"}},
     {"--cache", {"8x8", "16x8"}},
+    {"--bias-correction", {"8x8", "16x8"}},
+    {"--target", {"8x8", "16x8"}},
     {"--block", {"w4", "w8"}},
     {"--asymmetric", {"w4", "w8"}},
     {"--nearest", {"8x8", "16x8", "w4", "w8"}},
@@ -124,7 +136,38 @@ int checkUseful(const CLI::App &command, const Arguments &a) {
     return fail("--float-macs bounds float islands, and --islands 0 asks for "
                 "none",
                 exitUsage);
+  if (command.count("--target") && !command.count("--report"))
+    return fail("--target prices islands for the plot of --report, which is "
+                "not asked for",
+                exitUsage);
+  if (command.count("--at-least") && !command.count("--metric"))
+    return fail("--at-least is of --metric, which is not asked for", exitUsage);
   return exitDone;
+}
+
+/// What the partition says that a model costs on the target, in ns.
+double latencyOn(const Arguments &a, const ModelProto &model) {
+  llvm::SmallString<128> file;
+  if (llvm::sys::fs::createTemporaryFile("tessera-quantize", "onnx", file))
+    throw Refusal("cannot create a temporary file");
+  llvm::FileRemover remover(file);
+  std::ofstream(file.c_str(), std::ios::binary) << model.SerializeAsString();
+  CompileOptions options;
+  options.model = file.str().str();
+  options.target = a.target;
+  options.dims = a.dims;
+  options.vendorFallback = true;
+  options.compileTo = Phase::Partition;
+  auto context = makeContext();
+  printDiagnostics(*context);
+  auto result = compile(options, context.get());
+  if (failed(result))
+    throw Refusal("the quantised model cannot be priced on target '" +
+                  a.target + "'; the reason stands above");
+  if (!result->placement)
+    throw Refusal("target '" + a.target + "' has one unit and no cost model",
+                  {"tessera targets lists those with more"});
+  return double(result->placement->result.solution->cost);
 }
 
 /// Options from words; a usage error or 0.
@@ -139,6 +182,10 @@ int readOptions(const Arguments &a, QuantiseOptions &o) {
     o.ranges = parseRangeMethod(a.ranges);
   o.percentile = a.percentile;
   o.feedback = !a.nearest;
+  o.biasCorrection = a.biasCorrection;
+  o.layerErrors = !a.report.empty();
+  if (!a.target.empty())
+    o.latency = [&a](const ModelProto &m) { return latencyOn(a, m); };
   o.progress = o.calibration.progress = o.islands.progress = progress();
   o.calibration.cacheFile = a.cache;
   if (a.islands != "auto") {
@@ -188,25 +235,52 @@ int writeReport(const QuantiseResult &r, const std::string &folder) {
   for (auto &[name, text] :
        {std::pair<const char *, std::string>{"report.json", reportJson(r)},
         {"layers.csv", layersCsv(r)},
+        {"layers.txt", layersText(r)},
         {"layers.svg", layersSvg(r)}})
     if (int status = writeFile(folder + "/" + name, text))
       return status;
-  return exitDone;
+  return r.frontier.empty()
+             ? exitDone
+             : writeFile(folder + "/frontier.svg", frontierSvg(r));
 }
 
-int runWeightOnly(const Arguments &a, ModelProto model,
+/// Measures the end metric, if one is asked for; a model below the floor is not
+/// written.
+int checkMetric(const Arguments &a, const ModelProto &before,
+                const ModelProto &after, const SampleSource &samples) {
+  if (a.metric.empty())
+    return exitDone;
+  double value = measureMetric(a.metric, before, after, samples,
+                               makeCompileFunction(a.dims));
+  endLine();
+  if (!a.quiet)
+    fprintf(stderr, "metric: %g on calibration samples\n", value);
+  if (!a.hasFloor || value >= a.atLeast)
+    return exitDone;
+  char text[96];
+  snprintf(text, sizeof(text), "the metric is %g, at least %g is asked for",
+           value, a.atLeast);
+  return fail(text, exitVerify);
+}
+
+int runWeightOnly(const Arguments &a, const ModelProto &model,
                   const SampleSource &samples) {
   WeightOnlyOptions options;
-  options.form = a.scheme == "w4"   ? WeightOnlyOptions::Int4
-                 : a.scheme == "w8" ? WeightOnlyOptions::Int8
-                                    : WeightOnlyOptions::Half;
+  options.form = *parseWeightForm(a.scheme);
+  if (!a.recipe.empty())
+    options.recipe = readRecipe(a.recipe);
+  options.layerErrors = !a.report.empty();
   options.block = a.block;
   options.symmetric = !a.asymmetric;
   options.feedback = !a.nearest;
   options.calibration.progress = progress();
-  WeightOnlyResult r = quantiseWeightsOnly(
-      std::move(model), samples, makeCompileFunction(a.dims), options);
-  int status = writeModel(r.model, a.output);
+  WeightOnlyResult r =
+      quantiseWeightsOnly(model, samples, makeCompileFunction(a.dims), options);
+  int status = checkMetric(a, model, r.model, samples);
+  if (!status)
+    status = writeModel(r.model, a.output);
+  if (!status && !a.report.empty())
+    status = writeReport(forReport(r), a.report);
   if (status || a.quiet)
     return status;
   endLine();
@@ -224,28 +298,24 @@ int run(const Arguments &a) {
   if (int status = readOptions(a, options))
     return status;
   try {
-    if (!a.recipe.empty())
-      options.recipe = readRecipe(a.recipe);
     ModelProto model = loadOriginal(a.model);
     std::string dataHash;
     SampleSource samples = openSamples(a.calib, model, a.samples, dataHash);
-    if (a.scheme != "8x8" && a.scheme != "16x8" &&
-        (!a.recipe.empty() || !a.report.empty()))
-      return fail(
-          "--recipe and --report are of the schemes 8x8 and 16x8, not of " +
-              a.scheme,
-          exitUsage);
-    if (a.scheme != "8x8" && a.scheme != "16x8")
-      return runWeightOnly(a, std::move(model), samples);
+    if (parseWeightForm(a.scheme))
+      return runWeightOnly(a, model, samples);
+    if (!a.recipe.empty())
+      options.recipe = readRecipe(a.recipe);
     options.calibration.key = digest(model.SerializeAsString() + dataHash +
                                      std::to_string(samples.count));
-    QuantiseResult result = quantise::quantise(
-        std::move(model), samples, makeCompileFunction(a.dims), options,
-        [&](const std::vector<Hazard> &hazards) {
-          if (!a.quiet)
-            printHazards(hazards);
-        });
-    int status = writeModel(result.emitted.model, a.output);
+    QuantiseResult result =
+        quantise::quantise(model, samples, makeCompileFunction(a.dims), options,
+                           [&](const std::vector<Hazard> &hazards) {
+                             if (!a.quiet)
+                               printHazards(hazards);
+                           });
+    int status = checkMetric(a, model, result.emitted.model, samples);
+    if (!status)
+      status = writeModel(result.emitted.model, a.output);
     if (!status && !a.report.empty())
       status = writeReport(result, a.report);
     if (!status && !a.quiet)
@@ -279,8 +349,8 @@ void addQuantize(CLI::App &app, int &status) {
   command
       ->add_option("--scheme", a->scheme,
                    "Activations x weights: 8x8, 16x8; weights alone: w4, w8 "
-                   "(blocks), f16")
-      ->check(CLI::IsMember({"8x8", "16x8", "w4", "w8", "f16"}))
+                   "(blocks), f16, bf16")
+      ->check(CLI::IsMember({"8x8", "16x8", "w4", "w8", "f16", "bf16"}))
       ->capture_default_str();
   command
       ->add_option("--block", a->block,
@@ -328,11 +398,30 @@ void addQuantize(CLI::App &app, int &status) {
       "--recipe", a->recipe,
       "YAML file of rules: operator: Conv and/or name: /head/*, then keep: "
       "float|integer,\n"
-      "scheme: 8x8|u8x8|16x8, ranges: minmax|percentile|entropy|mse; the last "
-      "that matches wins");
+      "scheme: 8x8|u8x8|16x8 (w4|w8|f16|bf16 where --scheme is one of "
+      "these),\n"
+      "ranges: minmax|percentile|entropy|mse; the last that matches wins");
   command->add_option("--report", a->report,
-                      "Folder for report.json, layers.csv and layers.svg: "
-                      "hazards, scales, error of each layer alone");
+                      "Folder for report.json and layers.csv, .txt and .svg: "
+                      "hazards, scales, error of each layer alone,\n"
+                      "isolated and accumulated");
+  command->add_option("--target", a->target,
+                      "With --report: frontier.svg, accuracy against the "
+                      "target's latency with each more island");
+  command->add_flag("--bias-correction", a->biasCorrection,
+                    "Add to biases what quantisation loses on average, if that "
+                    "helps on the samples");
+  command->add_option(
+      "--metric", a->metric,
+      "Measure on the samples: snr, top1, or a shell command that is given two "
+      "folders,\n"
+      "of the float and of the quantised model (each "
+      "FOLDER/00000/output_0.npy, "
+      "...), and\n"
+      "prints a number last");
+  CLI::Option *floor = command->add_option(
+      "--at-least", a->atLeast,
+      "Exit with status 4 and write nothing if the metric is lower");
   command->add_option("--cache", a->cache,
                       "File that keeps measured ranges; an interrupted "
                       "calibration resumes from it");
@@ -341,8 +430,12 @@ void addQuantize(CLI::App &app, int &status) {
   command->footer("Example:\n  tessera quantize mobilenet.onnx --calib "
                   "samples/ -o mobilenet_int8.onnx\n"
                   "  tessera quantize detector.onnx --calib samples -o "
-                  "detector_int8.onnx --islands 4 --float-macs 2%");
+                  "detector_int8.onnx --islands 4 --float-macs 2%\n"
+                  "  tessera quantize detector.onnx --calib samples -o "
+                  "detector_int8.onnx --metric 'python3 map.py' --at-least "
+                  "0.9");
   command->callback([=, &status] {
+    a->hasFloor = floor->count() != 0;
     status = checkUseful(*command, *a);
     if (status == exitDone)
       status = run(*a);

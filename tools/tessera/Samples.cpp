@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <zlib.h>
 
 namespace tessera::tool {
 namespace {
@@ -30,8 +31,31 @@ uint64_t little(const std::string &bytes, size_t at, size_t count,
   return v;
 }
 
-/// The arrays of an .npz: a zip archive without compression, by its central
-/// directory.
+std::string inflated(const std::string &bytes, uint64_t from, uint64_t packed,
+                     uint64_t size, const std::string &what) {
+  if (size / 1040 > packed) // deflate packs no more than 1032 to 1
+    throw Refusal(what + " is damaged: " + std::to_string(packed) +
+                  " bytes do not hold " + std::to_string(size));
+  std::string out(size, '\0');
+  z_stream stream = {};
+  // Bare deflate, as in zip archives.
+  if (inflateInit2(&stream, -MAX_WBITS) != Z_OK)
+    throw Refusal(what + " cannot be unpacked");
+  stream.next_in =
+      reinterpret_cast<Bytef *>(const_cast<char *>(bytes.data() + from));
+  stream.avail_in = uInt(packed);
+  stream.next_out = reinterpret_cast<Bytef *>(out.data());
+  stream.avail_out = uInt(size);
+  int status = ::inflate(&stream, Z_FINISH);
+  bool whole = status == Z_STREAM_END && stream.avail_out == 0;
+  inflateEnd(&stream);
+  if (!whole)
+    throw Refusal(what + " is damaged: it does not unpack to " +
+                  std::to_string(size) + " bytes");
+  return out;
+}
+
+/// The arrays of an .npz: a zip archive, by its central directory.
 std::map<std::string, runner::Tensor> readNpz(const std::string &path) {
   std::string bytes = runner::readFile(path);
   size_t end = bytes.rfind("PK\x05\x06");
@@ -45,6 +69,7 @@ std::map<std::string, runner::Tensor> readNpz(const std::string &path) {
       throw Refusal("'" + path +
                     "' is damaged: its zip directory has a wrong entry");
     uint64_t method = little(bytes, at + 10, 2, path),
+             packed = little(bytes, at + 20, 4, path),
              size = little(bytes, at + 24, 4, path),
              nameSize = little(bytes, at + 28, 2, path),
              extra = little(bytes, at + 30, 2, path),
@@ -53,20 +78,25 @@ std::map<std::string, runner::Tensor> readNpz(const std::string &path) {
     if (at + 46 + nameSize > bytes.size())
       throw Refusal("'" + path + "' is damaged: it ends too early");
     std::string name = bytes.substr(at + 46, nameSize);
-    if (method != 0)
-      throw Refusal("'" + path + "': array '" + name + "' is compressed",
-                    {"write it with numpy.savez, not savez_compressed"});
-    if (size == 0xffffffff || local == 0xffffffff)
+    std::string what = "'" + path + "': array '" + name + "'";
+    if (method != 0 && method != 8)
+      throw Refusal(what + " is compressed by method " +
+                        std::to_string(method) + " of zip",
+                    {"numpy.savez and savez_compressed write what is read"});
+    if (size == 0xffffffff || packed == 0xffffffff || local == 0xffffffff)
       throw Refusal("'" + path + "': array '" + name + "' is of 4 GB or more",
                     {"write one file a sample"});
     uint64_t data = local + 30 + little(bytes, local + 26, 2, path) +
                     little(bytes, local + 28, 2, path);
-    if (data > bytes.size() || size > bytes.size() - data)
+    if (data > bytes.size() || packed > bytes.size() - data ||
+        (method == 0 && packed != size))
       throw Refusal("'" + path + "' is damaged: array '" + name +
                     "' does not fit in it");
     if (llvm::StringRef(name).ends_with(".npy"))
       arrays[name.substr(0, name.size() - 4)] =
-          runner::parseNpy(bytes.substr(data, size), path + ":" + name);
+          runner::parseNpy(method ? inflated(bytes, data, packed, size, what)
+                                  : bytes.substr(data, size),
+                           path + ":" + name);
     at += 46 + nameSize + extra + comment;
   }
   return arrays;
