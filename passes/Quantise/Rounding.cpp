@@ -21,7 +21,7 @@ std::optional<Matrix> matrixOf(const Graph &g, const Unit &u, int index) {
     return std::nullopt;
   bool transposed = gemm && g.attribute(u.root, "transB", int64_t(0));
   Matrix m = {index,
-              n.input(0),
+              {n.input(0), {}},
               w.dims[transposed ? 1 : 0],
               w.dims[transposed ? 0 : 1],
               {}};
@@ -32,19 +32,80 @@ std::optional<Matrix> matrixOf(const Graph &g, const Unit &u, int index) {
   return m;
 }
 
-std::map<std::string, HalfMoments> measureMoments(
+std::optional<Matrix> convolutionOf(const Graph &g, const Unit &u, int index) {
+  const NodeProto &n = g.node(u.root);
+  if (n.op_type() != "Conv" || u.weights.size() != 1 ||
+      u.weights[0].use.input != 1 ||
+      g.attribute(u.root, "group", int64_t(1)) != 1)
+    return std::nullopt;
+  FloatTensor w = *g.floats(u.weights[0].name);
+  if (w.dims.size() < 3 || w.values.empty())
+    return std::nullopt;
+  Window window = {{w.dims.begin() + 2, w.dims.end()},
+                   g.list(u.root, "dilations")};
+  window.dilations.resize(window.kernel.size(), 1);
+  int64_t k = int64_t(w.values.size()) / w.dims[0];
+  return Matrix{index, {n.input(0), window}, k, w.dims[0], std::move(w.values)};
+}
+
+std::vector<float> rowsUnder(const Window &window,
+                             const std::vector<int64_t> &dims, const float *x,
+                             int64_t most) {
+  size_t rank = window.kernel.size();
+  if (dims.size() != rank + 2)
+    return {};
+  // Places of the window along each axis, and offsets of what it reads.
+  std::vector<int64_t> places, offsets = {0}, strides(rank, 1);
+  int64_t plane = 1;
+  for (size_t d = rank; d-- > 0; plane *= dims[d + 2])
+    strides[d] = plane;
+  int64_t total = dims[0];
+  for (size_t d = 0; d < rank; ++d) {
+    places.push_back(dims[d + 2] -
+                     (window.kernel[d] - 1) * window.dilations[d]);
+    if (places.back() <= 0)
+      return {};
+    total *= places.back();
+    std::vector<int64_t> wider;
+    for (int64_t o : offsets)
+      for (int64_t i = 0; i < window.kernel[d]; ++i)
+        wider.push_back(o + i * window.dilations[d] * strides[d]);
+    offsets = std::move(wider);
+  }
+  int64_t count = std::min(total, most), step = count ? total / count : 1;
+  std::vector<float> rows;
+  for (int64_t r = 0; r < count; ++r) {
+    // Not all in one column of the picture.
+    int64_t place = r * step + r * 31 % step, at = 0;
+    for (size_t d = rank; d-- > 0; place /= places[d])
+      at += place % places[d] * strides[d];
+    at += place * dims[1] * plane;
+    for (int64_t c = 0; c < dims[1]; ++c)
+      for (int64_t o : offsets)
+        rows.push_back(x[at + c * plane + o]);
+  }
+  return rows;
+}
+
+/// Of a convolution's places in one sample.
+constexpr int64_t kPlaces = 64;
+
+std::map<Rows, HalfMoments> measureMoments(
     const Graph &g, const std::vector<Matrix> &matrices,
     const SampleSource &samples, const CompileFunction &compile,
     const Progress &progress,
     const std::function<void(const std::string &, std::vector<float> &)>
         &round) {
-  std::map<std::string, HalfMoments> out;
-  std::set<std::string> wanted;
-  for (const Matrix &m : matrices)
-    wanted.insert(m.input);
+  std::map<Rows, HalfMoments> out;
+  std::map<Rows, int64_t> wanted; // and their widths
+  std::set<std::string> names;
+  for (const Matrix &m : matrices) {
+    wanted.emplace(m.input, m.k);
+    names.insert(m.input.value);
+  }
   if (wanted.empty())
     return out;
-  std::vector<std::string> values(wanted.begin(), wanted.end());
+  std::vector<std::string> values(names.begin(), names.end());
   auto runner =
       compile(withOutputs(g, values),
               "the float model with the inputs of its products as outputs");
@@ -54,17 +115,22 @@ std::map<std::string, HalfMoments> measureMoments(
     for (auto &[name, value] : samples.get(s))
       runner->set(name, value);
     std::vector<View> views = runner->run();
-    for (size_t k = 0; k < values.size(); ++k)
-      if (views[k].type == TensorProto::FLOAT && !views[k].dims.empty() &&
-          views[k].dims.back() > 0) {
-        std::vector<float> x(views[k].floats(),
-                             views[k].floats() + views[k].count());
-        if (round)
-          round(values[k], x);
-        out[values[k]][s % 2].add(x.data(),
-                                  views[k].count() / views[k].dims.back(),
-                                  views[k].dims.back());
-      }
+    for (auto &[input, width] : wanted) {
+      const View &v =
+          views[size_t(std::find(values.begin(), values.end(), input.value) -
+                       values.begin())];
+      if (v.type != TensorProto::FLOAT || v.dims.empty() || width <= 0)
+        continue;
+      bool plain = input.window.kernel.empty();
+      std::vector<float> x =
+          plain ? std::vector<float>(v.floats(), v.floats() + v.count())
+                : rowsUnder(input.window, v.dims, v.floats(), kPlaces);
+      if (x.empty() || (plain && v.dims.back() != width))
+        continue;
+      if (round)
+        round(input.value, x);
+      out[input][s % 2].add(x.data(), int64_t(x.size()) / width, width);
+    }
   }
   return out;
 }
@@ -88,9 +154,9 @@ static Feedback feedbackFor(const std::vector<const Matrix *> &group,
 
 std::map<int, BlockWeights>
 roundMatrices(const std::vector<Matrix> &matrices,
-              const std::map<std::string, HalfMoments> &moments,
+              const std::map<Rows, HalfMoments> &moments,
               const BlockOptions &options, const Progress &progress) {
-  std::map<std::pair<std::string, int64_t>, std::vector<const Matrix *>> groups;
+  std::map<std::pair<Rows, int64_t>, std::vector<const Matrix *>> groups;
   for (const Matrix &m : matrices)
     groups[{m.input, m.k}].push_back(&m);
   std::map<int, BlockWeights> out;
@@ -136,11 +202,15 @@ void roundWithFeedback(const Graph &g, const SampleSource &samples,
   std::map<std::string, int32_t> types;
   for (size_t i = 0; i < d.units.size(); ++i) {
     const Unit &u = d.units[i];
-    auto m = u.quantised && u.kind == UnitKind::Mac ? matrixOf(g, u, int(i))
-                                                    : std::nullopt;
-    if (!m || g.producer(m->input) < 0 || m->k > 8192)
+    if (!u.quantised || u.kind != UnitKind::Mac)
       continue;
-    types.emplace(m->input, u.type);
+    auto m = matrixOf(g, u, int(i));
+    if (!m && u.type == TensorProto::INT16)
+      m = convolutionOf(g, u, int(i));
+    bool wide = m && m->k > (m->input.window.kernel.empty() ? 8192 : 1024);
+    if (!m || g.producer(m->input.value) < 0 || wide)
+      continue;
+    types.emplace(m->input.value, u.type);
     matrices.push_back(std::move(*m));
   }
   auto moments =

@@ -9,10 +9,23 @@
 
 namespace tessera::quantise {
 
+/// What a convolution reads for one output: all channels under a window.
+struct Window {
+  std::vector<int64_t> kernel, dilations; ///< empty: rows along the last axis
+  auto operator<=>(const Window &) const = default;
+};
+
+/// Where the rows come from that a matrix is multiplied with.
+struct Rows {
+  std::string value;
+  Window window;
+  auto operator<=>(const Rows &) const = default;
+};
+
 /// A product by a constant matrix, as the columns of [n][k].
 struct Matrix {
   int unit = 0;
-  std::string input;
+  Rows input;
   int64_t k = 0, n = 0;
   std::vector<float> columns;
 };
@@ -20,9 +33,19 @@ struct Matrix {
 /// The matrix of unit `index`, if its root is a plain product by one.
 std::optional<Matrix> matrixOf(const Graph &graph, const Unit &unit, int index);
 
-/// Moments of the matrices' inputs by value; `round` is applied to the elements
-/// of a value first.
-std::map<std::string, HalfMoments> measureMoments(
+/// The same of a convolution in one group, whose weights are such a matrix.
+std::optional<Matrix> convolutionOf(const Graph &graph, const Unit &unit,
+                                    int index);
+
+/// Rows of a tensor under a window that lies inside of it: `most` of them,
+/// spread over all places.
+std::vector<float> rowsUnder(const Window &window,
+                             const std::vector<int64_t> &dims,
+                             const float *values, int64_t most);
+
+/// Moments of the matrices' inputs; `round` is applied to the elements of a
+/// value first.
+std::map<Rows, HalfMoments> measureMoments(
     const Graph &graph, const std::vector<Matrix> &matrices,
     const SampleSource &samples, const CompileFunction &compile,
     const Progress &progress,
@@ -33,11 +56,12 @@ std::map<std::string, HalfMoments> measureMoments(
 /// trust in its moments; an input without moments has none.
 std::map<int, BlockWeights>
 roundMatrices(const std::vector<Matrix> &matrices,
-              const std::map<std::string, HalfMoments> &moments,
+              const std::map<Rows, HalfMoments> &moments,
               const BlockOptions &options, const Progress &progress);
 
 /// Rounds the int8 weights of matrix products in `decisions` with error
-/// feedback: the moments are those of the quantised inputs.
+/// feedback: the moments are those of the quantised inputs. Convolutions that
+/// read 16 bits as well: there the weights are what costs.
 void roundWithFeedback(const Graph &graph, const SampleSource &samples,
                        const CompileFunction &compile, const Progress &progress,
                        Decisions &decisions);

@@ -227,7 +227,7 @@ roundBlocks(const Graph &g, const std::vector<Unit> &units,
         all.push_back(*m);
         matrices[bitsOf(*forms[i])].push_back(std::move(*m));
       }
-  std::map<std::string, HalfMoments> moments;
+  std::map<Rows, HalfMoments> moments;
   if (options.feedback)
     moments =
         measureMoments(g, all, source, compile, options.calibration.progress);

@@ -1,5 +1,5 @@
 // Scale arithmetic, and weights in blocks beside rounding to nearest.
-#include "passes/Quantise/Blocks.h"
+#include "passes/Quantise/Rounding.h"
 #include "passes/Quantise/Scale.h"
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
@@ -132,4 +132,20 @@ TEST_CASE("moments that are chance are not trusted", "[quantise]") {
   // A few rows of noise.
   CHECK(dampingOf(6, 0).value_or(100) >= 1);
   CHECK(chooseDamping(w, k, n, {}, options) == std::nullopt);
+}
+
+TEST_CASE("rows under a window are what a convolution reads", "[quantise]") {
+  // [1, 2, 3, 4], numbered.
+  std::vector<float> x(24);
+  for (size_t i = 0; i < x.size(); ++i)
+    x[i] = float(i);
+  Window window = {{2, 2}, {2, 1}}; // one place down, three across
+  CHECK(rowsUnder(window, {1, 2, 3, 4}, x.data(), 100) ==
+        std::vector<float>{0,  1,  8,  9,  12, 13, 20, 21, 1,  2,  9,  10,
+                           13, 14, 21, 22, 2,  3,  10, 11, 14, 15, 22, 23});
+  CHECK(rowsUnder(window, {1, 2, 3, 4}, x.data(), 1).size() == 8);
+  CHECK(rowsUnder({{4, 1}, {1, 1}}, {1, 2, 3, 4}, x.data(), 9).empty());
+  // Batches one after another; a window of one element sees every place.
+  CHECK(rowsUnder({{1}, {1}}, {2, 2, 2}, x.data(), 9) ==
+        std::vector<float>{0, 2, 1, 3, 4, 6, 5, 7});
 }
