@@ -7,6 +7,7 @@ Samples are seeded and smooth, as pictures are; calibration and evaluation share
 read integers, that activations keep their nodes, that our runtime gives each quantised value to one step as onnxruntime does, that the same bytes come out twice, that int16 activations are no worse; and refusals.
 """
 import argparse
+import json
 import os
 import sys
 import tempfile
@@ -176,6 +177,33 @@ def check_weights(tools, opset):
                 raise Fault(f"{scheme}: {dB:.1f} dB, at least {floor}")
 
 
+def check_transposed(tools):
+    """The groups of a ConvTranspose share scales; its bias becomes integers. Biases are corrected, and errors reported."""
+    rng = np.random.Generator(np.random.PCG64(5))
+    w = nh.from_array(rng.standard_normal((4, 3, 3, 3)).astype(np.float32), "w")
+    b = nh.from_array(rng.standard_normal(6).astype(np.float32), "b")
+    g = h.make_graph([h.make_node("ConvTranspose", ["x", "w", "b"], ["y"], name="up", group=2)], "g",
+                     [h.make_tensor_value_info("x", T.FLOAT, [1, 4, 6, 6])], [h.make_tensor_value_info("y", T.FLOAT, [1, 6, 8, 8])], [w, b])
+    with tempfile.TemporaryDirectory() as tmp:
+        onnx.save(h.make_model(g, opset_imports=[h.make_opsetid("", 17)], ir_version=8), f"{tmp}/m.onnx")
+        os.mkdir(f"{tmp}/c")
+        for i in range(6):
+            np.save(f"{tmp}/c/{i}.npy", rng.standard_normal((1, 4, 6, 6)).astype(np.float32))
+        tools.call([tools.tessera, "quantize", f"{tmp}/m.onnx", "--calib", f"{tmp}/c", "-o", f"{tmp}/q.onnx", "--islands", 0, "--bias-correction", "--report", f"{tmp}/r"])
+        after = onnx.load(f"{tmp}/q.onnx")
+        made = {o: n.op_type for n in after.graph.node for o in n.output}
+        node = next(n for n in after.graph.node if n.op_type == "ConvTranspose")
+        if [made.get(v) for v in node.input] != ["DequantizeLinear"] * 3:
+            raise Fault(f"ConvTranspose reads {[made.get(v) for v in node.input]}")
+        if (dB := worst(f"{tmp}/m.onnx", f"{tmp}/q.onnx", [{"x": rng.standard_normal((1, 4, 6, 6)).astype(np.float32)}])) < 30:
+            raise Fault(f"{dB:.1f} dB, at least 30")
+        report = json.load(open(f"{tmp}/r/report.json"))
+        one, fix = report["units"][0], report["bias_correction"]
+        # The only unit: what is isolated is all that accumulates.
+        if abs(one["isolated"]["snr_db"] - one["accumulated"]["snr_db"]) > (6 if fix["kept"] else 0.1) or one["isolated"]["cosine"] < 0.99:
+            raise Fault(f"errors {one}, {fix}")
+
+
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("ids", nargs="*")
@@ -194,6 +222,7 @@ def main():
     if not a.ids:
         for opset in (17, 21):
             tally.attempt(f"weights_{opset}", check_weights, tools, opset, faults=(Fault, Refused))
+        tally.attempt("transposed", check_transposed, tools, faults=(Fault, Refused))
     return tally.finish()
 
 
