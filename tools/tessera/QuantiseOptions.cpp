@@ -9,11 +9,13 @@ namespace tessera::tool {
 
 void addQuantiseOptions(CLI::App &command, QuantiseWords &words) {
   command
-      .add_option("--quantize", words.scheme,
-                  "Quantise the model first, as `tessera quantize` does: "
-                  "activations x weights 8x8\n"
-                  "(int8), 16x8; weights alone: w4, w8, f16. Needs --calib")
-      ->check(CLI::IsMember({"int8", "8x8", "16x8", "w4", "w8", "f16"}));
+      .add_option(
+          "--quantize", words.scheme,
+          "Quantise the model first, as `tessera quantize` does: "
+          "activations x weights 8x8\n"
+          "(int8), 16x8; weights alone: w4, w8, f16, bf16. Needs --calib")
+      ->check(
+          CLI::IsMember({"int8", "8x8", "16x8", "w4", "w8", "f16", "bf16"}));
   command.add_option("--calib", words.calib,
                      "Calibration samples, as for `tessera quantize`");
   command.add_option("--samples", words.samples,
@@ -73,8 +75,7 @@ static int checkTogether(const CLI::App &command, const QuantiseWords &words) {
   if (words.calib.empty())
     return fail("--quantize " + words.scheme + ": --calib is missing",
                 exitUsage);
-  bool weightsAlone =
-      words.scheme == "w4" || words.scheme == "w8" || words.scheme == "f16";
+  bool weightsAlone = quantise::parseWeightForm(words.scheme).has_value();
   if (weightsAlone && !words.recipe.empty())
     return fail("--recipe is of the schemes 8x8 and 16x8, not of " +
                     words.scheme,
@@ -111,10 +112,8 @@ int readQuantiseOptions(const CLI::App &command, const QuantiseWords &words,
                   : words.activations == "uint8" ? quantise::TensorProto::UINT8
                                                  : quantise::TensorProto::INT8;
   o.progress = o.calibration.progress = o.islands.progress = quantiseProgress();
-  request->weights.form =
-      request->scheme == "w4"   ? quantise::WeightOnlyOptions::Int4
-      : request->scheme == "w8" ? quantise::WeightOnlyOptions::Int8
-                                : quantise::WeightOnlyOptions::Half;
+  request->weights.form = quantise::parseWeightForm(request->scheme)
+                              .value_or(quantise::WeightForm::Int8);
   request->weights.calibration.progress = o.progress;
   request->compile = makeCompileFunction(options.dims, calibrationVariant());
   request->openSamples = [words](const quantise::ModelProto &model) {
