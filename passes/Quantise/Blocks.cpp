@@ -120,7 +120,8 @@ std::vector<float> inverseFactor(const SecondMoments &m, double damping) {
   for (int64_t i = 0; i < n; ++i)
     mean += m.sums()[i * n + i] / double(n);
   std::vector<double> a(size_t(n * n));
-  for (; damping < 1e3; damping *= 10) {
+  bool good = false;
+  for (; damping < 1e3 && !good; damping *= 10) {
     for (int64_t i = 0; i < n; ++i)
       for (int64_t j = 0; j < n; ++j)
         a[i * n + j] = m.sums()[(n - 1 - i) * n + (n - 1 - j)];
@@ -128,8 +129,13 @@ std::vector<float> inverseFactor(const SecondMoments &m, double damping) {
       double &d = a[i * n + i];
       d = d == 0 ? std::max(mean, 1e-30) : d + damping * mean;
     }
-    if (factorise(a, n))
-      break;
+    good = factorise(a, n);
+  }
+  // Moments that are not finite say nothing.
+  if (!good) {
+    std::fill(a.begin(), a.end(), 0.0);
+    for (int64_t i = 0; i < n; ++i)
+      a[i * n + i] = 1;
   }
   std::vector<double> x = invert(a, n);
   // inverse(L) reversed in both orders is upper triangular.
