@@ -173,32 +173,26 @@ void Emitter::grid(int64_t threads, llvm::function_ref<void(Index)> body,
 
 SmallVector<Value> Emitter::loop(Index first, int64_t end, int64_t step,
                                  ValueRange init, Step body) {
-  constexpr int64_t longest = 32768;
+  constexpr int64_t longest = 65534;
   int64_t trips = (end - (first.known() ? first.c : 0) + step - 1) / step;
   SmallVector<Value> carried(init.begin(), init.end());
   if (trips <= 0)
     return carried;
   if (trips == 1 && first.known())
     return body(first, carried);
-  auto emit = [&](Value low, Value high, int64_t by, ValueRange values,
-                  Step inner) {
-    auto op =
-        scf::ForOp::create(b, loc, low, high, intConst(i32(), by), values,
-                           [](OpBuilder &, Location, Value, ValueRange) {});
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToEnd(op.getBody());
-    SmallVector<Value> results =
-        inner(Index(op.getInductionVar()), op.getRegionIterArgs());
-    scf::YieldOp::create(b, loc, results);
-    return SmallVector<Value>(op.getResults());
-  };
-  if (trips < 65535)
-    return emit(value(first), value(end), step, carried, body);
-  return emit(value(first), value(end), step * longest, carried,
-              [&](Index low, ValueRange values) {
-                Index high = min(add(low, step * longest), end);
-                return emit(value(low), value(high), step, values, body);
-              });
+  if (trips > longest) {
+    reasons.no() << "a loop of " << trips << " iterations in one invocation";
+    return carried;
+  }
+  auto op = scf::ForOp::create(b, loc, value(first), value(end),
+                               intConst(i32(), step), carried,
+                               [](OpBuilder &, Location, Value, ValueRange) {});
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToEnd(op.getBody());
+  SmallVector<Value> results =
+      body(Index(op.getInductionVar()), op.getRegionIterArgs());
+  scf::YieldOp::create(b, loc, results);
+  return SmallVector<Value>(op.getResults());
 }
 
 void Emitter::when(Value condition, llvm::function_ref<void()> then) {

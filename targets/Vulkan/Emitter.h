@@ -86,8 +86,9 @@ public:
   // --- control ---------------------------------------------------------------
   using Step = llvm::function_ref<llvm::SmallVector<mlir::Value>(
       Index, mlir::ValueRange)>;
-  /// for (i = first; i < end; i += step): values carried. Longer loops than a
-  /// driver may run (65535) are nested; one of one trip is no loop.
+  /// for (i = first; i < end; i += step): values carried. Longer loops than
+  /// drivers run (lavapipe: 65535 iterations an invocation) are refused; one of
+  /// one trip is no loop.
   llvm::SmallVector<mlir::Value> loop(Index first, int64_t end, int64_t step,
                                       mlir::ValueRange init, Step body);
   /// `then` where `condition` (null: always) holds.

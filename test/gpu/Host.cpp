@@ -330,7 +330,7 @@ void Host::submit() {
   info.commandBufferCount = 1;
   info.pCommandBuffers = &commands;
   check(vkQueueSubmit(queue, 1, &info, fence), "vkQueueSubmit");
-  constexpr uint64_t limitNs = 300'000'000'000;
+  constexpr uint64_t limitNs = 900'000'000'000;
   check(vkWaitForFences(device, 1, &fence, VK_TRUE, limitNs),
         "vkWaitForFences");
   vkDestroyFence(device, fence, nullptr);

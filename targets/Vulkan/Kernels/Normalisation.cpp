@@ -135,8 +135,9 @@ LogicalResult emitInstance(tsr::DispatchOp op, Emitter &e) {
     return e.reasons.no() << "scales for " << scale->count << " of "
                           << in->dims[1] << " channels";
   // The channel axis as two: groups and what is in one.
+  const int64_t width = in->dims[1] / groups;
   auto split = [&](SmallVector<int64_t> &v, bool sizes) {
-    int64_t width = in->dims[1] / groups, whole = v[1];
+    int64_t whole = v[1];
     v[1] = sizes ? groups : whole * width;
     v.insert(v.begin() + 2, sizes ? width : whole);
   };
