@@ -1,6 +1,5 @@
 #include "passes/Precision/ChoosePrecision.h"
 #include "mlir/IR/Diagnostics.h"
-#include "passes/Partition/Materialise.h"
 #include "passes/Precision/HalfRounding.h"
 #include "targets/CostModel.h"
 
@@ -70,6 +69,10 @@ private:
   bool within(double noise) const {
     return noise <= options.limit.noise * (1 + 1e-9);
   }
+  /// What a plan's noise will be when it is written, as far as is known.
+  double expected(const PrecisionPlan &plan) const {
+    return plan.verified.value_or(plan.noise * written);
+  }
   std::vector<size_t> inOrderOfCost() const;
   size_t pick(std::vector<size_t> order);
   [[noreturn]] void refuse() const;
@@ -84,6 +87,9 @@ private:
   std::set<int> all, forced;
   std::vector<PlacementDevice> devices;
   JointSide lastSide;
+  /// Weights are rounded better when a model is written than in the
+  /// measurements: noise of all integers as written over that measured.
+  double written = 1;
 };
 
 } // namespace
@@ -147,20 +153,12 @@ JointSide Chooser::place(ModelProto proto, PrecisionPlan &plan) {
                               {place.strict, place.pins, place.vendors});
   if (failed(problem))
     throw refuse();
-  for (;;) {
-    auto placement = decidePlacement(func, *options.target, *problem, place);
-    if (failed(placement))
-      throw refuse();
-    auto changed = dropRefusedSegments(
-        *options.target, *problem, *placement->result.solution, place.vendors);
-    if (failed(changed))
-      throw refuse();
-    if (*changed)
-      continue;
-    notePlacement(*placement, plan);
-    devices = problem->devices;
-    return sideOf(*problem);
-  }
+  auto placement = choosePlacement(func, *options.target, *problem, place);
+  if (failed(placement))
+    throw refuse();
+  notePlacement(*placement, plan);
+  devices = problem->devices;
+  return sideOf(*problem);
 }
 
 /// A choice's plan and its noise; one that was looked at before is found again.
@@ -232,7 +230,7 @@ void Chooser::searchJointly(const JointSide &floats,
     return evaluate(joint.integersOf(*result.solution), origin);
   };
   auto free = answer("joint, without a limit");
-  if (!free || within(choice.plans[*free].noise))
+  if (!free || within(expected(choice.plans[*free])))
     return;
   double low = 0, high = 0, factor = 1;
   for (; choice.rounds < mostRounds && (high == 0 || high - low > 0.05 * high);
@@ -241,7 +239,7 @@ void Chooser::searchJointly(const JointSide &floats,
     joint.allow(options.limit.noise * factor);
     auto found =
         answer("joint, budget " + percentText(options.limit.noise * factor));
-    bool good = found && within(choice.plans[*found].noise);
+    bool good = found && within(expected(choice.plans[*found]));
     (good || !found ? low : high) = factor;
     factor = high > 0 ? (low + high) / 2 : factor * 2;
   }
@@ -268,6 +266,8 @@ void Chooser::searchIslands() {
 
 bool Chooser::verify(size_t at) {
   PrecisionPlan &plan = choice.plans[at];
+  if (plan.verified)
+    return within(*plan.verified);
   try {
     ModelProto proto = model.emit(plan.integers, true);
     roundToHalf(proto, model.graph, plan.halfNodes);
@@ -291,14 +291,15 @@ std::vector<size_t> Chooser::inOrderOfCost() const {
 
 /// The first of `order` that keeps the limit when it is really run.
 size_t Chooser::pick(std::vector<size_t> order) {
-  // Weights are rounded better at the end than in the measurements before.
-  constexpr double slack = 1.25;
+  constexpr double slack = 1.25; // how far what is expected may be off
   unsigned tried = 0;
   for (size_t k : order) {
-    if (choice.plans[k].noise > options.limit.noise * slack ||
-        tried == mostVerified)
-      continue;
-    report("verifying plans", tried++, mostVerified);
+    const PrecisionPlan &plan = choice.plans[k];
+    if (!plan.verified) {
+      if (expected(plan) > options.limit.noise * slack || tried == mostVerified)
+        continue;
+      report("verifying plans", tried++, mostVerified);
+    }
     if (verify(k))
       return k;
   }
@@ -351,7 +352,10 @@ std::set<int> Chooser::run() {
     std::set<int> inner = all;
     for (auto &[exit, maker] : model.exits)
       inner.erase(exit);
-    evaluate(inner, "all integers");
+    size_t integers = evaluate(inner, "all integers");
+    verify(integers);
+    if (const PrecisionPlan &plan = choice.plans[integers]; plan.noise > 0)
+      written = std::clamp(*plan.verified / plan.noise, 0.1, 1.0);
     evaluate(forced, "all float");
     evaluate(landed(floats), "placed, then quantised");
     searchJointly(floatSide, integerSide);
