@@ -30,10 +30,16 @@ private:
     return !value.empty() && graph.isFloat(value);
   }
 
+  /// Scales and regions say where elements lie; a device does not compute with
+  /// them.
+  static bool isData(const NodeProto &n, int input) {
+    return input == 0 || (n.op_type() != "Resize" && n.op_type() != "Upsample");
+  }
+
   void roundOne(const NodeProto &n) {
     NodeProto inner = n;
     for (int k = 0; k < n.input_size(); ++k)
-      if (isFloat(n.input(k))) {
+      if (isData(n, k) && isFloat(n.input(k))) {
         auto [it, fresh] = read.try_emplace(n.input(k));
         if (fresh)
           it->second = cast(n.input(k), names.unique(n.input(k) + "_f16"));
