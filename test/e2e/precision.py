@@ -31,7 +31,8 @@ QUICK = ["dscnn_kws:ethos-u55-128", "blazeface_front_128:ethos-u55-256", "oww_em
 SCHEMES = ("dscnn_kws", {"int8": 46, "16x8": 47, "w8": 46, "f16": 70})
 RECIPE = "ranges: minmax\n"
 VELA = os.path.join(CACHE, "venv-tosa", "bin", "python")
-# Of the bundle beside the quantised model: an integer next to a tie may fall the other way, and float16 segments round.
+# Of the bundle beside the quantised model: an integer next to a tie may fall the other way, and float16 segments round. Where the integers themselves
+# are far from the float model, each such tie weighs as much as their own rounding: half of the noise's amplitude is let pass.
 VALUES = 0.05
 EXACT = 190  # dB: the largest limit, which only float keeps
 SAME = 60  # dB: float in another order of summation
@@ -128,7 +129,7 @@ class Case:
         for got, expected in zip(ran, written):
             for g, w in zip(got, expected):
                 e, why = error(g, w)
-                if not e <= VALUES:
+                if not e <= max(VALUES, 0.5 * 10 ** (-dB / 20)):
                     raise Fault(f"the bundle beside onnxruntime on the quantised model: {why or f'error {e:.1e}'}")
         return plan["estimate_ns"], whole
 
