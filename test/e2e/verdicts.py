@@ -20,8 +20,9 @@ import onnx
 from onnx import helper, numpy_helper
 
 import fetch
-from harness import Fault, Refused, Tally, Tools, array, commit_seed, oracle
+from harness import CACHE, Fault, Refused, Tally, Tools, array, commit_seed, oracle
 
+VELA = os.path.join(CACHE, "venv-tosa", "bin", "python")
 LARGE = 1 << 28  # bytes of a model that is not run for shapes
 
 
@@ -128,10 +129,13 @@ def check(tools, targets, label, model, tmp, tally):
     onnx.save(model, path)
     words = [w for t in targets for w in ("--target", t)]
     report = os.path.join(tmp, "audit.json")
+    if os.path.exists(report):  # of the node before
+        os.remove(report)
     try:
         tools.call([tools.tessera, "audit", path, "--format", "json", "-o", report, *words])
-    except Refused:
-        pass  # a node that runs nowhere; the report says so
+    except Refused as e:  # a node that runs nowhere; the report says so
+        if not os.path.exists(report):
+            return tally.fail(label, f"the audit: {e}")
     for target in json.load(open(report))["targets"]:
         rows = [r for r in target["nodes"] if r["node"] == "node"]
         for unit in target["placed"]:
@@ -160,6 +164,8 @@ def main():
     ap.add_argument("--verbose", action="store_true")
     ap.add_argument("ids", nargs="*")
     args = ap.parse_args()
+    if os.path.exists(VELA):
+        os.environ.setdefault("TESSERA_VELA_PYTHON", VELA)
     tools, tally, rng = Tools(args.build, timeout=120), Tally(args.verbose), random.Random(args.seed)
     targets = [line.split()[0] for line in tools.call([tools.tessera, "targets", "list"]).splitlines()]
     pool = []
