@@ -51,8 +51,10 @@ void eraseUnused(func::FuncOp func) {
 bool isQuantised(func::FuncOp func) {
   return func
       .walk([](Operation *op) {
-        return onnx::isOp(op, "DequantizeLinear") ? WalkResult::interrupt()
-                                                  : WalkResult::advance();
+        return onnx::isOp(op, "DequantizeLinear") ||
+                       onnx::isOp(op, "QuantizeLinear")
+                   ? WalkResult::interrupt()
+                   : WalkResult::advance();
       })
       .wasInterrupted();
 }

@@ -38,8 +38,10 @@ std::optional<Scaling> readScaling(Value x) {
   if (!onnx::elementType(v).isF64() || !onnx::elementType(x).isF32())
     return std::nullopt;
   std::optional<HostTensor> factor, bias;
+  SmallVector<Value> parameters;
   bool biasFirst = false;
   if (Operation *add = onlyFor(v, "Add")) {
+    parameters.push_back(add->getOperand(1));
     bias = onnx::constantOf(add->getOperand(1));
     if (!bias)
       return std::nullopt;
@@ -48,8 +50,10 @@ std::optional<Scaling> readScaling(Value x) {
   Operation *mul = onlyFor(v, "Mul");
   if (!mul || !(factor = onnx::constantOf(mul->getOperand(1))))
     return std::nullopt;
+  parameters.push_back(mul->getOperand(1));
   v = mul->getOperand(0);
   if (Operation *add = bias ? nullptr : onlyFor(v, "Add")) {
+    parameters.push_back(add->getOperand(1));
     bias = onnx::constantOf(add->getOperand(1));
     if (!bias)
       return std::nullopt;
@@ -59,6 +63,9 @@ std::optional<Scaling> readScaling(Value x) {
   Operation *wide = onlyFor(v, "Cast");
   if (!wide || !onnx::elementType(wide->getOperand(0)).isSignlessInteger(32))
     return std::nullopt;
+  for (Value parameter : parameters) // the operator has the shape of its sums
+    if (!onnx::broadcastsInto(parameter, wide->getOperand(0)))
+      return std::nullopt;
   if (!bias)
     bias = HostTensor(factor->element(), {});
   return Scaling{wide->getOperand(0), *factor, *bias, biasFirst};

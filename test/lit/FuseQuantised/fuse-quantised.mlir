@@ -218,3 +218,26 @@ func.func @requantise(%x: tensor<2x3xi8>) -> tensor<2x2xi8> {
   %4 = onnx.QuantizeLinear(%3, %s, %z) : (tensor<2x2xf32>, tensor<f32>, tensor<i8>) -> tensor<2x2xi8>
   return %4 : tensor<2x2xi8>
 }
+
+// -----
+
+// An operator has the shape of its sums: a factor that enlarges them stays outside. This graph has no DequantizeLinear.
+// CHECK-LABEL: func.func @enlarged(
+// CHECK-NOT: Requantise
+// CHECK: onnx.QuantizeLinear
+// CHECK-SAME: -> tensor<4x8xui8>
+// CHECK: Requantise
+// CHECK-SAME: -> tensor<4x8xui8>
+func.func @enlarged(%x: tensor<4x1xi32>, %y: tensor<4x8xi32>) -> (tensor<4x8xui8>, tensor<4x8xui8>) {
+  %f = onnx.Weight() {value = dense<[0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8]> : tensor<8xf64>} : () -> tensor<8xf64>
+  %s = onnx.Weight() {value = dense<0.25> : tensor<f32>} : () -> tensor<f32>
+  %0 = onnx.Cast(%x) {to = 11 : i64} : (tensor<4x1xi32>) -> tensor<4x1xf64>
+  %1 = onnx.Mul(%0, %f) : (tensor<4x1xf64>, tensor<8xf64>) -> tensor<4x8xf64>
+  %2 = onnx.Cast(%1) {to = 1 : i64} : (tensor<4x8xf64>) -> tensor<4x8xf32>
+  %3 = onnx.QuantizeLinear(%2, %s) : (tensor<4x8xf32>, tensor<f32>) -> tensor<4x8xui8>
+  %4 = onnx.Cast(%y) {to = 11 : i64} : (tensor<4x8xi32>) -> tensor<4x8xf64>
+  %5 = onnx.Mul(%4, %f) : (tensor<4x8xf64>, tensor<8xf64>) -> tensor<4x8xf64>
+  %6 = onnx.Cast(%5) {to = 1 : i64} : (tensor<4x8xf64>) -> tensor<4x8xf32>
+  %7 = onnx.QuantizeLinear(%6, %s) : (tensor<4x8xf32>, tensor<f32>) -> tensor<4x8xui8>
+  return %3, %7 : tensor<4x8xui8>, tensor<4x8xui8>
+}
