@@ -78,23 +78,28 @@ void keepDequantised(Operation *from, Value weight) {
   SmallVector<std::optional<HostTensor>> values(getNumOperandPositions(from));
   for (unsigned p = 0; p < values.size(); ++p)
     values[p] = constantOf(operand(from, p));
-  values[0] = d->integers;
   Evaluator evaluate = findEvaluator(from);
-  EvaluatedResults moved =
-      evaluate ? evaluate(from, ConstantOperands(values, INT64_MAX))
-               : std::nullopt;
-  if (!moved)
+  auto move = [&](HostTensor &t) {
+    values[0] = t;
+    EvaluatedResults moved =
+        evaluate ? evaluate(from, ConstantOperands(values, INT64_MAX))
+                 : std::nullopt;
+    if (moved)
+      t = moved->front();
+    return moved.has_value();
+  };
+  if (!move(d->integers))
     return;
   if (d->axis >= 0 && !isOp(from, "Identity")) {
     SmallVector<int64_t> perm = getInts(from, "perm");
-    if (!transposes || d->block)
-      return;
+    if (!transposes ||
+        (d->block && (!move(d->scale) || (d->zero && !move(*d->zero)))))
+      return; // the scales of blocks have the axes of the integers
     if (perm.empty())
       d->axis = d->integers.rank() - 1 - d->axis;
     else
       d->axis = llvm::find(perm, d->axis) - perm.begin();
   }
-  d->integers = moved->front();
   noteDequantised(weight, *d);
 }
 

@@ -62,6 +62,7 @@ private:
   std::optional<double> bound() const;
   void orientGemm();
   Quantised transposed(Quantised q);
+  Value real(const Quantised &q, StringRef transpose);
   Value scaled(Value sums);
   Value withBias(Value y);
   Value integerSums();
@@ -84,7 +85,10 @@ private:
   Quantised x, w;
 };
 
+/// But for blocks, whose scales have two axes.
 Quantised Product::transposed(Quantised q) {
+  if (q.block)
+    return q;
   q.integers = b.transpose(q.integers, {1, 0});
   if (q.axis >= 0)
     q.axis = 1 - q.axis;
@@ -99,6 +103,13 @@ void Product::orientGemm() {
     x = transposed(x);
   if (onnx::getInt(op, "transB", 0))
     w = transposed(w);
+}
+
+/// An operand that is oriented already, but for blocks; null as realOf is.
+Value Product::real(const Quantised &q, StringRef transpose) {
+  Value v = realOf(b, q);
+  bool turn = kind == Kind::Gemm && q.block && onnx::getInt(op, transpose, 0);
+  return v && turn ? b.transpose(v, {1, 0}) : v;
 }
 
 /// Whether scales and zero points are the same all along each sum.
@@ -250,7 +261,7 @@ Value Product::build() {
     if (sums)
       y = scaled(sums);
   } else {
-    Value a = realOf(b, x), c = realOf(b, w);
+    Value a = real(x, "transA"), c = real(w, "transB");
     if (!a || !c)
       return {};
     y = floatSums(a, c);

@@ -158,13 +158,13 @@ class Graph:
         zero = self.constant(self.ints(least // 2, most // 2, [shape[axis]]).astype(dtype), kind)
         return self.op("DequantizeLinear", w, scale, zero, axis=axis)
 
-    def blocked_weight(self, shape):
-        """A scale for each block of rows."""
+    def blocked_weight(self, shape, axis=0):
+        """A scale for each block of indices of an axis."""
         block = self.pick(2, 4, 8)
-        blocks = [-(-shape[0] // block), *shape[1:]]
+        blocks = [-(-d // block) if i == axis else d for i, d in enumerate(shape)]
         w = self.constant(self.ints(-128, 127, shape).astype(np.int8))
         scale = self.constant(self.rng.uniform(0.005, 0.03, blocks).astype(F32))
-        return self.op("DequantizeLinear", w, scale, axis=0, block_size=block)
+        return self.op("DequantizeLinear", w, scale, axis=axis, block_size=block)
 
     def bias(self, n):
         """A bias of the sum's scale or of another, a float one, or none."""

@@ -73,7 +73,7 @@ def conv_transpose(g, t):
 def matmul(g, t):
     k, n = g.shape(t.name)[-1], int(g.ints(1, 40))
     if g.opset >= 21 and g.chance(0.1):
-        w = g.blocked_weight([k, n])
+        w = g.op("Transpose", g.blocked_weight([n, k], 1), perm=[1, 0]) if g.chance(0.5) else g.blocked_weight([k, n])
     elif g.chance(0.2):
         w = g.op("Transpose", g.real_weight([n, k], 0), perm=[1, 0])
     else:
@@ -106,8 +106,9 @@ def gemm(g, t):
     for name in ("alpha", "beta"):
         if g.chance(0.3):
             a[name] = g.pick(0.5, 0.3, 2.0)
-    b = g.bias(n)
-    return g.finish_product(g.op("Gemm", x, g.real_weight([n, k] if across else [k, n], 0 if across else 1), *([b] if b else []), **a))
+    b, shape = g.bias(n), [n, k] if across else [k, n]
+    w = g.blocked_weight(shape, int(across)) if g.opset >= 21 and g.chance(0.1) else g.real_weight(shape, 0 if across else 1)
+    return g.finish_product(g.op("Gemm", x, w, *([b] if b else []), **a))
 
 
 def partner(g, t):

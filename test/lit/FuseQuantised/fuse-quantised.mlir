@@ -241,3 +241,24 @@ func.func @enlarged(%x: tensor<4x1xi32>, %y: tensor<4x8xi32>) -> (tensor<4x8xui8
   %7 = onnx.QuantizeLinear(%6, %s) : (tensor<4x8xf32>, tensor<f32>) -> tensor<4x8xui8>
   return %3, %7 : tensor<4x8xui8>, tensor<4x8xui8>
 }
+
+// -----
+
+// Scales of blocks turn with the weight, whether Gemm or Transpose turns it.
+// CHECK-LABEL: func.func @blocks_across(
+// CHECK: %[[W:.*]] = onnx.Weight() {value = dense<{{\[\[}}5.000000e-01, 2.500000e+00], [1.000000e+00, 3.000000e+00], [7.500000e-01, 8.750000e-01]]> : tensor<3x2xf64>}
+// CHECK: onnx.MatMul(%{{.*}}, %[[W]])
+// CHECK-SAME: xf64>
+// CHECK: %[[V:.*]] = onnx.Weight() {value = dense<{{\[\[}}5.000000e-01, 2.500000e+00], [1.000000e+00, 3.000000e+00], [7.500000e-01, 8.750000e-01]]> : tensor<3x2xf64>}
+// CHECK: onnx.MatMul(%{{.*}}, %[[V]])
+// CHECK-SAME: xf64>
+func.func @blocks_across(%x: tensor<2x3xi8>, %s: tensor<f32>) -> (tensor<2x2xf32>, tensor<2x2xf32>) {
+  %w = onnx.Weight() {value = dense<[[1, 2, 3], [5, 6, 7]]> : tensor<2x3xi8>} : () -> tensor<2x3xi8>
+  %ws = onnx.Weight() {value = dense<[[0.5, 0.25], [0.5, 0.125]]> : tensor<2x2xf32>} : () -> tensor<2x2xf32>
+  %0 = onnx.DequantizeLinear(%x, %s) : (tensor<2x3xi8>, tensor<f32>) -> tensor<2x3xf32>
+  %1 = onnx.DequantizeLinear(%w, %ws) {axis = 1 : i64, block_size = 2 : i64} : (tensor<2x3xi8>, tensor<2x2xf32>) -> tensor<2x3xf32>
+  %2 = onnx.Gemm(%0, %1) {transB = 1 : i64} : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x2xf32>
+  %3 = onnx.Transpose(%1) {perm = array<i64: 1, 0>} : (tensor<2x3xf32>) -> tensor<3x2xf32>
+  %4 = onnx.MatMul(%0, %3) : (tensor<2x3xf32>, tensor<3x2xf32>) -> tensor<2x2xf32>
+  return %2, %4 : tensor<2x2xf32>, tensor<2x2xf32>
+}
