@@ -6,6 +6,8 @@
 #include "passes/FuseQuantised/Rules.h"
 #include "llvm/ADT/StringSet.h"
 
+#include <cmath>
+
 using namespace mlir;
 using tessera::onnx::OnnxBuilder;
 
@@ -51,6 +53,12 @@ bool positive(Value scale) {
   return s && *s > 0;
 }
 
+/// Not if the zero point would stand for NaN.
+bool zeroStaysZero(Value scale) {
+  auto s = onnx::scalarConstant(scale);
+  return !s || std::isfinite(*s);
+}
+
 /// Number of leading operands that are data where `op` moves elements, else 0.
 unsigned movedOperands(Operation *op) {
   StringRef name = op->getName().stripDialect();
@@ -84,7 +92,8 @@ bool moveDequantise(Operation *op, IRRewriter &r) {
   Value scale = onnx::operand(first, 1), zero = onnx::operand(first, 2);
   Type element = onnx::elementType(onnx::operand(first, 0));
   StringRef name = op->getName().stripDialect();
-  if (name.ends_with("MaxPool") && !positive(scale))
+  if ((name.ends_with("MaxPool") && !positive(scale)) ||
+      (name == "Pad" && !zeroStaysZero(scale)))
     return false;
   SmallVector<Value> operands;
   for (unsigned p = 0; p < onnx::getNumOperandPositions(op); ++p) {

@@ -262,3 +262,17 @@ func.func @blocks_across(%x: tensor<2x3xi8>, %s: tensor<f32>) -> (tensor<2x2xf32
   %4 = onnx.MatMul(%0, %3) : (tensor<2x3xf32>, tensor<3x2xf32>) -> tensor<2x2xf32>
   return %2, %4 : tensor<2x2xf32>, tensor<2x2xf32>
 }
+
+// -----
+
+// The zero point stands for 0, but not where 0 times the scale is NaN.
+// CHECK-LABEL: func.func @pad_infinite(
+// CHECK: %[[R:.*]] = onnx.DequantizeLinear
+// CHECK: onnx.Pad(%[[R]]
+func.func @pad_infinite(%x: tensor<2x3xi8>) -> tensor<3x3xf32> {
+  %s = onnx.Weight() {value = dense<0x7F800000> : tensor<f32>} : () -> tensor<f32>
+  %p = onnx.Weight() {value = dense<[1, 0, 0, 0]> : tensor<4xi64>} : () -> tensor<4xi64>
+  %0 = onnx.DequantizeLinear(%x, %s) : (tensor<2x3xi8>, tensor<f32>) -> tensor<2x3xf32>
+  %1 = onnx.Pad(%0, %p) {mode = "constant"} : (tensor<2x3xf32>, tensor<4xi64>) -> tensor<3x3xf32>
+  return %1 : tensor<3x3xf32>
+}
