@@ -1,5 +1,5 @@
 #include "targets/EthosU/Vela.h"
-#include "targets/EthosU/Process.h"
+#include "targets/Process.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/Program.h"
@@ -12,7 +12,6 @@ extern const char *const velaWorkerText; // written by CMake from VelaWorker.py
 
 namespace {
 
-constexpr size_t longestLine = 1 << 22; // an answer lists every operator
 constexpr uint64_t mostBytes = uint64_t(1)
                                << 32; // of a command stream, or of weights
 using Kind = VelaError::Kind;
@@ -101,9 +100,8 @@ llvm::Error Vela::start() {
   auto process = Process::start(python, {"-I", "-c", velaWorkerText});
   if (!process)
     return broken(llvm::toString(process.takeError()));
-  auto line = (*process)->readLine(longestLine,
-                                   std::chrono::steady_clock::now() +
-                                       std::chrono::seconds(options.seconds));
+  auto line = (*process)->readLine(std::chrono::steady_clock::now() +
+                                   std::chrono::seconds(options.seconds));
   if (!line)
     return broken(llvm::toString(line.takeError()));
   auto hello = llvm::json::parse(*line);
@@ -171,25 +169,14 @@ llvm::Expected<VelaResult> Vela::compile(llvm::ArrayRef<uint8_t> tosa,
       std::chrono::steady_clock::now() + std::chrono::seconds(options.seconds);
   std::unique_ptr<Child> mine =
       std::move(child); // dies with this call, unless all goes well
-  auto died = [&](llvm::Error why) {
-    return velaError(Kind::Died,
-                     "Vela fails on it: " + llvm::toString(std::move(why)));
-  };
   llvm::json::Value request = Object{{"accelerator", config.accelerator},
                                      {"system_config", config.systemConfig},
                                      {"memory_mode", config.memoryMode},
                                      {"bytes", int64_t(tosa.size())}};
-  std::string head = llvm::formatv("{0}\n", request).str();
-  Process &process = *mine->process;
-  if (llvm::Error error = process.write(
-          {reinterpret_cast<const uint8_t *>(head.data()), head.size()},
-          deadline))
-    return died(std::move(error));
-  if (llvm::Error error = process.write(tosa, deadline))
-    return died(std::move(error));
-  auto line = process.readLine(longestLine, deadline);
+  auto line = mine->process->ask(request, tosa, deadline);
   if (!line)
-    return died(line.takeError());
+    return velaError(Kind::Died,
+                     "Vela fails on it: " + llvm::toString(line.takeError()));
   auto answer = llvm::json::parse(*line);
   const Object *object = answer ? answer->getAsObject() : nullptr;
   if (!answer)
@@ -202,7 +189,7 @@ llvm::Expected<VelaResult> Vela::compile(llvm::ArrayRef<uint8_t> tosa,
     child = std::move(mine);
     return velaError(Kind::Refused, "Vela refuses it: " + why->str());
   }
-  auto result = resultOf(*object, process, deadline);
+  auto result = resultOf(*object, *mine->process, deadline);
   bool well = bool(result);
   if (!well) { // a refusal comes after all bytes of the answer
     llvm::Error error = llvm::handleErrors(

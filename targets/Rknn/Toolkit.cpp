@@ -1,6 +1,5 @@
 #include "targets/Rknn/Toolkit.h"
-#include "targets/EthosU/Process.h"
-#include "llvm/Support/FormatVariadic.h"
+#include "targets/Process.h"
 #include "llvm/Support/JSON.h"
 
 #include <cstdlib>
@@ -11,11 +10,9 @@ extern const char *const rknnWorkerText; // written by CMake from RknnWorker.py
 
 namespace {
 
-constexpr size_t longestLine = 1 << 22; // an answer lists every operator
 constexpr int64_t mostBytes = int64_t(1) << 32; // of a blob
 constexpr const char *variable = "TESSERA_RKNN_PYTHON";
 using Kind = VendorError::Kind;
-using ethosu::Process;
 using llvm::json::Object;
 
 llvm::Error failure(Kind kind, std::string text) {
@@ -99,9 +96,8 @@ llvm::Error Toolkit::start() {
   auto process = Process::start(python, {"-I", "-c", rknnWorkerText});
   if (!process)
     return broken(llvm::toString(process.takeError()));
-  auto line =
-      (*process)->readLine(longestLine, std::chrono::steady_clock::now() +
-                                            std::chrono::seconds(seconds));
+  auto line = (*process)->readLine(std::chrono::steady_clock::now() +
+                                   std::chrono::seconds(seconds));
   if (!line)
     return broken(llvm::toString(line.takeError()));
   auto hello = objectOf(*line);
@@ -130,15 +126,7 @@ llvm::Expected<Blob> Toolkit::compile(llvm::ArrayRef<uint8_t> onnx,
   };
   llvm::json::Value request =
       Object{{"platform", platform}, {"bytes", int64_t(onnx.size())}};
-  std::string head = llvm::formatv("{0}\n", request).str();
-  Process &process = *mine->process;
-  if (llvm::Error error = process.write(
-          {reinterpret_cast<const uint8_t *>(head.data()), head.size()},
-          deadline))
-    return died(std::move(error));
-  if (llvm::Error error = process.write(onnx, deadline))
-    return died(std::move(error));
-  auto line = process.readLine(longestLine, deadline);
+  auto line = mine->process->ask(request, onnx, deadline);
   if (!line)
     return died(line.takeError());
   auto answer = objectOf(*line);
@@ -149,7 +137,7 @@ llvm::Expected<Blob> Toolkit::compile(llvm::ArrayRef<uint8_t> onnx,
     return failure(Kind::Broken,
                    "the RKNN toolkit's answer makes no sense: 'blob' is " +
                        std::to_string(size));
-  auto bytes = process.read(size_t(size), deadline);
+  auto bytes = mine->process->read(size_t(size), deadline);
   if (!bytes)
     return died(bytes.takeError());
   if (auto why = answer->getString("refused")) {

@@ -1,4 +1,5 @@
-#include "targets/EthosU/Process.h"
+#include "targets/Process.h"
+#include "llvm/Support/FormatVariadic.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -13,7 +14,9 @@
 
 extern char **environ;
 
-namespace tessera::ethosu {
+namespace tessera {
+
+constexpr size_t longestLine = 1 << 22; // an answer lists every operator
 
 static llvm::Error failure(const std::string &text) {
   return llvm::createStringError(llvm::inconvertibleErrorCode(), text);
@@ -85,7 +88,8 @@ llvm::Error Process::ended() {
     if (waitid(P_PID, id_t(pid), &info, WEXITED | WNOWAIT | WNOHANG))
       return systemFailure("waitid");
     if (info.si_pid)
-      return failure((info.si_code == CLD_EXITED ? "it ended with status " : "it was killed by signal ") +
+      return failure((info.si_code == CLD_EXITED ? "it ended with status "
+                                                 : "it was killed by signal ") +
                      std::to_string(info.si_status));
     usleep(10000);
   }
@@ -125,7 +129,20 @@ llvm::Error Process::fill(Deadline deadline) {
   }
 }
 
-llvm::Expected<std::string> Process::readLine(size_t limit, Deadline deadline) {
+llvm::Expected<std::string> Process::ask(const llvm::json::Value &request,
+                                         llvm::ArrayRef<uint8_t> bytes,
+                                         Deadline deadline) {
+  std::string line = llvm::formatv("{0}\n", request).str();
+  if (llvm::Error error =
+          write({reinterpret_cast<const uint8_t *>(line.data()), line.size()},
+                deadline))
+    return error;
+  if (llvm::Error error = write(bytes, deadline))
+    return error;
+  return readLine(deadline);
+}
+
+llvm::Expected<std::string> Process::readLine(Deadline deadline) {
   size_t seen = 0;
   for (;;) {
     auto end =
@@ -136,9 +153,9 @@ llvm::Expected<std::string> Process::readLine(size_t limit, Deadline deadline) {
       return line;
     }
     seen = pending.size();
-    if (seen > limit)
+    if (seen > longestLine)
       return failure("its answer is a line of more than " +
-                     std::to_string(limit) + " bytes");
+                     std::to_string(longestLine) + " bytes");
     if (llvm::Error error = fill(deadline))
       return error;
   }
@@ -155,4 +172,4 @@ llvm::Expected<std::vector<uint8_t>> Process::read(size_t size,
   return bytes;
 }
 
-} // namespace tessera::ethosu
+} // namespace tessera
