@@ -76,12 +76,14 @@ static FailureOr<Placement> settle(func::FuncOp func, const TargetDescription &t
   }
 }
 
-/// The model without the CPU where something else is possible.
-static ModelProblem withoutCpu(const ModelProblem &model) {
+/// The model with a CPU that is the last resort: what a segment is refused for
+/// still has to go somewhere.
+static ModelProblem withDearCpu(const ModelProblem &model) {
+  constexpr partition::Cost dear = 1'000'000'000'000; // ns
   ModelProblem most = model;
   for (partition::Op &op : most.problem.ops)
-    if (llvm::any_of(op.options, [](const partition::Option &o) { return o.device != 0; }))
-      llvm::erase_if(op.options, [](const partition::Option &o) { return o.device == 0; });
+    for (partition::Option &o : op.options)
+      o.cost += o.device == 0 ? dear : 0;
   return most;
 }
 
@@ -101,7 +103,7 @@ static LogicalResult improve(func::FuncOp func, const TargetDescription &target,
   partition::Cost best = placement.result.solution->cost + *more;
   ModelProblem refined = model;
   if (options.pins.empty()) {
-    ModelProblem most = withoutCpu(model);
+    ModelProblem most = withDearCpu(model);
     auto start = settle(func, target, most, options);
     if (failed(start) || failed(priceSegments(target, most, *start->result.solution, *options.vendors, refined)))
       return failure();
@@ -122,7 +124,7 @@ static LogicalResult improve(func::FuncOp func, const TargetDescription &target,
       placement = std::move(*next);
       model = before;
     }
-    if (std::abs(*more) * 50 < cost) // the prices are those of this answer
+    if (std::abs(*more) * 50 < cost) // the prices were near enough those of this answer
       break;
   }
   return success();
@@ -133,7 +135,7 @@ FailureOr<Placement> choosePlacement(func::FuncOp func, const TargetDescription 
   auto placement = settle(func, target, model, options);
   if (failed(placement))
     return failure();
-  if (options.vendors && llvm::any_of(target.units, VendorTools::serves) &&
+  if (options.vendors && llvm::any_of(target.units, VendorTools::estimates) &&
       failed(improve(func, target, model, options, *placement)))
     return failure();
   return placement;

@@ -34,6 +34,8 @@ public:
     return unit.backend == "ethos-u" ||
            (unit.backend == "rknn" && rknn::Toolkit::isNamed());
   }
+  /// Whether that compiler says what a region costs.
+  static bool estimates(const Unit &unit) { return unit.backend == "ethos-u"; }
   /// Whether code of the unit would be the vendor's, which is not there to make
   /// it.
   static bool isAbsent(const Unit &unit) {

@@ -29,6 +29,12 @@ Q = " s{0} = Constant<value = float {{{1}}}>() z{0} = Constant<value = int8 {{{2
 MODEL = ("g (float[1,8,10,10] x) => (float[1,8,10,10] y) {" + Q.format("a", 0.02, 3) + Q.format("w", 0.015625, 0) + Q.format("b", 0.05, -7)
          + """ xq = QuantizeLinear(x, sa, za) xd = DequantizeLinear(xq, sa, za) wq = QuantizeLinear($[8,8,3,3], sw, zw) wd = DequantizeLinear(wq, sw, zw)
   c = Conv<pads=[1,1,1,1]>(xd, wd) r = Relu(c) cq = QuantizeLinear(r, sb, zb) cd = DequantizeLinear(cq, sb, zb) y = Identity(cd) }""")
+# Two convolutions, of which a file with the weights of both is over LARGE bytes.
+CHAIN = ("g (float[1,64,10,10] x) => (float[1,64,10,10] y) {" + Q.format("a", 0.02, 3) + Q.format("w", 0.015625, 0) + Q.format("b", 0.05, -7) + Q.format("c", 0.1, 0)
+         + """ xq = QuantizeLinear(x, sa, za) xd = DequantizeLinear(xq, sa, za) wq = QuantizeLinear($[64,64,3,3], sw, zw) wd = DequantizeLinear(wq, sw, zw)
+  c = Conv<pads=[1,1,1,1]>(xd, wd) cq = QuantizeLinear(c, sb, zb) cd = DequantizeLinear(cq, sb, zb) vq = QuantizeLinear($[64,64,3,3], sw, zw) vd = DequantizeLinear(vq, sw, zw)
+  d = Conv<pads=[1,1,1,1]>(cd, vd) dq = QuantizeLinear(d, sc, zc) y = DequantizeLinear(dq, sc, zc) }""")
+LARGE = 60000
 TARGET = "ethos-u55-256"
 HELLO = """printf '{"version": "5.2.0"}\\n'; """
 REGION = '{"address": 0, "size": 16, "region": 1, "element_size": 1, "shape": []}'
@@ -64,10 +70,10 @@ FAULTS = [
 ]
 
 
-def script(folder, body):
+def script(folder, body, interpreter="/bin/bash"):
     path = os.path.join(folder, "python")
     with open(path, "w") as f:
-        f.write("#!/bin/bash\n" + body + "\n")
+        f.write(f"#!{interpreter}\n{body}\n")
     os.chmod(path, os.stat(path).st_mode | stat.S_IXUSR)
     return path
 
@@ -119,6 +125,23 @@ def missing(tools, model):
         status, said, _ = compile_with(tools, os.path.join(tmp, "none"), model, out)
         if status != 1 or "cannot be started" not in said or "ethos-u-vela==5.2.0" not in said or os.listdir(tmp):
             raise Fault(f"status {status}: {said[:300]}, {os.listdir(tmp)}")
+
+
+def refused_together(tools, _):
+    """Each convolution is taken alone and both are not, also where the most that the NPU can do is asked for: the compile finds another way."""
+    import onnx
+    body = f"""import os, sys
+call = "    serve(request, sys.stdin"
+assert call in sys.argv[3]
+text = sys.argv[3].replace(call, "    if request['bytes'] > {LARGE}:\\n        sys.stdin.buffer.read(request['bytes'])\\n        answer({{'refused': 'too large'}})\\n        continue\\n" + call)
+os.execv({PYTHON!r}, [{PYTHON!r}, *sys.argv[1:3], text])"""
+    with tempfile.TemporaryDirectory() as tmp:
+        python, model, out = script(tmp, body, PYTHON), os.path.join(tmp, "m.onnx"), os.path.join(tmp, "m.tsr")
+        onnx.save(build("chain", CHAIN, 21), model)
+        for target in (TARGET, "ethos-u85-256"):
+            status, said, _ = compile_with(tools, python, model, out, target=target)
+            if status:
+                raise Fault(f"{target}: status {status}: {said[:300]}")
 
 
 def artefact(tools, model):
@@ -207,7 +230,7 @@ def main():
     with tempfile.TemporaryDirectory() as tmp:
         model = os.path.join(tmp, "model.onnx")
         onnx.save(build("vendor", MODEL, 21), model)
-        tests = [("artefact", artefact, ()), ("command line", command_line, ()), ("missing", missing, ())] + [(name, misbehaves, (body, word)) for name, body, word in FAULTS]
+        tests = [("artefact", artefact, ()), ("command line", command_line, ()), ("missing", missing, ()), ("refused together", refused_together, ())] + [(name, misbehaves, (body, word)) for name, body, word in FAULTS]
         for name, work, arguments in tests:
             if re.search(a.only, name):
                 tally.attempt(name, work, tools, model, *arguments)
