@@ -95,6 +95,7 @@ quantised("conv_chain", ["1,5,13,11"], "int8 y", WEIGHT.format(0, "8,5,1,1") + W
           " p = QuantizeLinear(l, sb, zb) d = DequantizeLinear(p, sb, zb) e = Conv<pads=[1,1,1,1], group=8>(d, w1) y = QuantizeLinear(e, sc, za)")
 quantised("matmul", ["3,7,24"], "int8 y", WEIGHT.format(0, "24,10") + " m = MatMul(x0, w0) n = Add(m, $[10]) y = QuantizeLinear(n, sb, zb)")
 quantised("matmul_two", ["2,5,6", "2,6,4"], "int8 y", " m = MatMul(x0, x1) y = QuantizeLinear(m, sb, za)")
+quantised("gemm_one_row", ["7,1"], "int8 y", WEIGHT.format(0, "1,10") + " m = Gemm(x0, w0, $[10]) y = QuantizeLinear(m, sa, za)")
 quantised("add", ["1,4,6,5", "1,4,1,1"], "int8 y", " a = Add(x0, x1) y = QuantizeLinear(a, sc, zb)")
 quantised("mul_sub", ["1,4,6,5", "1,4,6,5"], "int8 y, int8 v", " a = Mul(x0, x1) y = QuantizeLinear(a, sb, zb) b = Sub(x0, x1) v = QuantizeLinear(b, sc, za)")
 quantised("average", ["1,4,6,5"], "int8 y", " a = GlobalAveragePool(x0) y = QuantizeLinear(a, sa, za)")

@@ -45,8 +45,10 @@ struct QuantisedWeight {
   int64_t largestSum; ///< of absolute values over one index of the axis
   double error;       ///< largest sum of what the floats are off over one index of the axis
 };
-/// None, with a reason, if the floats are not multiples of some step each.
-std::optional<QuantisedWeight> quantiseWeight(Lowerer &l, const HostTensor &w, int64_t axis);
+/// Of a constant. None, with a reason, if the floats are not multiples of some step each.
+std::optional<QuantisedWeight> quantiseWeight(Lowerer &l, mlir::Value weight, int64_t axis);
+/// What sums of products of `x`, which is plain, with a weight mean: a scale for each index of its axis.
+Scaled meaningOfProducts(const Scaled &x, const QuantisedWeight &w);
 /// The type of sums of products with integers of `element`: 32 bits, 48 if it has 16.
 mlir::Type sumType(Lowerer &l, mlir::Type element);
 /// Whether sums up to `bound` fit a type.

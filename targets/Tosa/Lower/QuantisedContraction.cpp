@@ -1,11 +1,12 @@
 // Convolutions and products of quantised tensors.
 //
 // Weights arrive as floats: DequantizeLinear of constants is folded long
-// before, perhaps with a scaling after it. The integers come back from them:
-// where all floats of a channel are multiples of one step, up to their own
-// rounding, that step and the multiples are an exact account of the channel,
-// whatever the model called them.
+// before, perhaps with a scaling after it. What it was folded from is noted with
+// most. The integers of others come back from the floats: where all of a channel
+// are multiples of one step, up to their own rounding, that step and the multiples
+// are an exact account of the channel, whatever the model called them.
 #include "mlir/Dialect/Tosa/IR/TosaOps.h"
+#include "passes/Canonicalise/Dequantised.h"
 #include "targets/Tosa/Lower/Quantised.h"
 
 using namespace mlir;
@@ -32,7 +33,24 @@ static double stepOf(ArrayRef<double> v) {
   return 0;
 }
 
-std::optional<QuantisedWeight> quantiseWeight(Lowerer &l, const HostTensor &w, int64_t axis) {
+/// The steps that the model gave the channels of `axis`; none if it is not known
+/// to have multiplied int8 by them and nothing else.
+static SmallVector<double> notedSteps(Value weight, int64_t axis, int64_t channels) {
+  auto d = onnx::dequantisedConstant(weight);
+  bool many = d && d->scale.size() > 1;
+  if (!d || !d->integers.element().isSignlessInteger(8) || (many && (d->axis != axis || d->block)))
+    return {};
+  for (int64_t i = 0; d->zero && i < d->zero->size(); ++i)
+    if (d->zero->integer(i) != 0)
+      return {};
+  SmallVector<double> steps;
+  for (int64_t c = 0; c < channels; ++c)
+    steps.push_back(d->scale.real(many ? c : 0));
+  return llvm::all_of(steps, [](double s) { return s > 0 && std::isfinite(s); }) ? steps : SmallVector<double>();
+}
+
+std::optional<QuantisedWeight> quantiseWeight(Lowerer &l, Value weight, int64_t axis) {
+  HostTensor w = *l.constantOf(weight);
   if (!w.isFloat()) {
     l.no() << "weight is " << onnx::getTypeName(w.element());
     return std::nullopt;
@@ -40,11 +58,12 @@ std::optional<QuantisedWeight> quantiseWeight(Lowerer &l, const HostTensor &w, i
   QuantisedWeight q{HostTensor(l.b.getI8Type(), w.shape()), {}, 0, 0};
   q.integers.mutableData();
   int64_t channels = w.shape()[axis], inner = onnx::elementCount(w.shape().drop_front(axis + 1));
-  std::vector<SmallVector<double>> values(channels);
-  for (int64_t i = 0; i < w.size(); ++i)
+  q.scale = notedSteps(weight, axis, channels);
+  std::vector<SmallVector<double>> values(q.scale.empty() ? channels : 0);
+  for (int64_t i = 0; i < w.size() && !values.empty(); ++i)
     values[i / inner % channels].push_back(w.real(i));
-  for (int64_t c = 0; c < channels; ++c) {
-    double step = stepOf(values[c]);
+  for (auto [c, of] : llvm::enumerate(values)) {
+    double step = stepOf(of);
     if (step == 0) {
       l.no() << "channel " << c << " of the weight has no step of which all its values are multiples by an int8";
       return std::nullopt;
@@ -62,6 +81,16 @@ std::optional<QuantisedWeight> quantiseWeight(Lowerer &l, const HostTensor &w, i
   q.error = *std::max_element(errors.begin(), errors.end());
   q.largestSum = *std::max_element(sums.begin(), sums.end());
   return q;
+}
+
+Scaled meaningOfProducts(const Scaled &x, const QuantisedWeight &w) {
+  Scaled meaning;
+  meaning.scale.clear();
+  for (double s : w.scale)
+    meaning.scale.push_back(s * x.scale[0]);
+  meaning.bound = x.bound * w.largestSum;
+  meaning.error = x.scale[0] * (double)x.bound * w.error;
+  return meaning;
 }
 
 Type sumType(Lowerer &l, Type element) { return l.b.getIntegerType(element.isInteger(16) ? 48 : 32); }
@@ -137,18 +166,13 @@ LogicalResult lowerConv(Operation *op, Lowerer &l) {
   if (rank != 3 && rank != 4)
     return l.no() << "input has rank " << rank << ", 3 and 4 are served";
   auto x = plainOperand(op, l, 0);
-  auto w = l.constantOf(op->getOperand(1));
-  if (!w)
+  bool constant = !!l.constantOf(op->getOperand(1));
+  if (!constant)
     l.no() << "weight is not constant";
-  auto q = w ? quantiseWeight(l, *w, 0) : std::nullopt;
+  auto q = constant ? quantiseWeight(l, op->getOperand(1), 0) : std::nullopt;
   if (!x || !q)
     return failure();
-  Scaled meaning;
-  meaning.scale.clear();
-  for (double s : q->scale)
-    meaning.scale.push_back(s * x->scale[0]);
-  meaning.bound = x->bound * q->largestSum;
-  meaning.error = x->scale[0] * (double)x->bound * q->error;
+  Scaled meaning = meaningOfProducts(*x, *q);
   Value image = l.get(in, channelsLast(rank));
   Type sum = sumType(l, Lowerer::typeOf(image).getElementType());
   Value bias = quantiseBias(l, onnx::getOptionalOperand(op, 2), channels, meaning, sum);
@@ -178,20 +202,15 @@ Operation *biasOf(Operation *op, unsigned &position) {
 
 /// x [..., k] times a constant [k, n] is a convolution of one position, which
 /// devices do better than a product, with a scale a column.
-LogicalResult lowerLinear(Operation *op, Lowerer &l, const Scaled &x, const HostTensor &w, bool transposed) {
-  Value in = op->getOperand(0), result = op->getResult(0);
-  if (w.rank() != 2)
-    return l.no() << "weight has rank " << w.rank() << ", only 2 is served";
+LogicalResult lowerLinear(Operation *op, Lowerer &l, const Scaled &x, bool transposed) {
+  Value in = op->getOperand(0), w = op->getOperand(1), result = op->getResult(0);
+  if (Lowerer::rankOf(w) != 2)
+    return l.no() << "weight has rank " << Lowerer::rankOf(w) << ", only 2 is served";
   auto q = quantiseWeight(l, w, transposed ? 0 : 1);
   if (!q)
     return failure();
-  Scaled meaning;
+  Scaled meaning = meaningOfProducts(x, *q);
   meaning.axis = Lowerer::rankOf(result) - 1;
-  meaning.scale.clear();
-  for (double s : q->scale)
-    meaning.scale.push_back(s * x.scale[0]);
-  meaning.bound = x.bound * q->largestSum;
-  meaning.error = x.scale[0] * (double)x.bound * q->error;
   int64_t k = Lowerer::shapeOf(in).back(), n = Lowerer::shapeOf(result).back();
   int64_t rows = Lowerer::typeOf(in).getNumElements() / k;
   unsigned position = 2;
@@ -228,8 +247,8 @@ LogicalResult lowerProduct(Operation *op, Lowerer &l) {
   if (!x)
     return failure();
   bool transposed = gemm && onnx::getInt(op, "transB");
-  if (auto w = l.constantOf(other))
-    return lowerLinear(op, l, *x, *w, transposed);
+  if (l.constantOf(other))
+    return lowerLinear(op, l, *x, transposed);
   auto y = plainOperand(op, l, 1);
   if (!y)
     return failure();

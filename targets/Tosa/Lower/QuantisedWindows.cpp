@@ -211,15 +211,10 @@ LogicalResult lowerConvTranspose(Operation *op, Lowerer &l) {
   else if (group != 1 && !depthwise)
     l.no() << "group is " << group << ", neither 1 nor one for each channel with one result";
   auto window = readTransposed(op, l);
-  auto q = w && window && m && (group == 1 || depthwise) ? quantiseWeight(l, *w, depthwise ? 0 : 1) : std::nullopt;
+  auto q = w && window && m && (group == 1 || depthwise) ? quantiseWeight(l, op->getOperand(1), depthwise ? 0 : 1) : std::nullopt;
   if (!q)
     return failure();
-  Scaled meaning;
-  meaning.scale.clear();
-  for (double s : q->scale)
-    meaning.scale.push_back(s * m->scale[0]);
-  meaning.bound = m->bound * q->largestSum;
-  meaning.error = m->scale[0] * (double)m->bound * q->error;
+  Scaled meaning = meaningOfProducts(*m, *q);
   Value x = asImage(l, l.get(in, channelsLast(rank)));
   Type element = Lowerer::typeOf(x).getElementType(), sum = sumType(l, element);
   Value bias = quantiseBias(l, onnx::getOptionalOperand(op, 2), channels, meaning, sum);
