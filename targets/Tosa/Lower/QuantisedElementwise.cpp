@@ -36,12 +36,22 @@ const Scaled *termOf(Operation *op, Lowerer &l, unsigned position) {
 }
 
 /// The order of axes in which operands with these meanings are added: with scales a
-/// channel, the channels are last. Empty: as they come.
-Perm orderOfSum(ArrayRef<const Scaled *> operands, ValueRange values, Lowerer &l) {
-  for (auto [m, v] : llvm::zip(operands, values))
-    if (m->scale.size() > 1)
-      return channelsAtEnd(l, v, *m);
-  return {};
+/// channel, the channels are last. Empty: as they come. None after a reason.
+std::optional<Perm> orderOfSum(ArrayRef<const Scaled *> operands, ValueRange values, Lowerer &l) {
+  const Scaled *first = nullptr;
+  Perm perm;
+  for (auto [m, v] : llvm::zip(operands, values)) {
+    if (m->scale.size() == 1)
+      continue;
+    if (first && first->axis != m->axis) {
+      l.no() << "operands have scales for each index of axis " << first->axis << ", and of axis " << m->axis;
+      return std::nullopt;
+    }
+    if (!first)
+      perm = channelsAtEnd(l, v, *m);
+    first = m;
+  }
+  return perm;
 }
 
 /// An operand as 32-bit integers of the step `step`, which is small enough for its
@@ -125,7 +135,7 @@ LogicalResult addConstant(Operation *op, Lowerer &l, unsigned tensor) {
   meaning.error += *step / 2;
   bool minus = op->getName().stripDialect() == "Sub";
   int64_t rank = Lowerer::rankOf(result);
-  auto [x, perm] = l.align({in}, rank, orderOfSum({m}, in, l));
+  auto [x, perm] = l.align({in}, rank, *orderOfSum({m}, in, l));
   Value p = x[0] ? atStep(l, x[0], *m, *step) : Value();
   if (!p)
     return failure();
@@ -144,11 +154,11 @@ LogicalResult lowerSum(Operation *op, Lowerer &l) {
     return failure();
   Scaled meaning;
   auto step = commonStep(l, {x, y}, 0, meaning);
-  if (!step)
+  auto order = orderOfSum({x, y}, op->getOperands(), l);
+  if (!step || !order)
     return failure();
   Value result = op->getResult(0);
-  auto [in, perm] = l.align({op->getOperand(0), op->getOperand(1)}, Lowerer::rankOf(result),
-                            orderOfSum({x, y}, op->getOperands(), l));
+  auto [in, perm] = l.align({op->getOperand(0), op->getOperand(1)}, Lowerer::rankOf(result), *order);
   Value p = atStep(l, in[0], *x, *step), q = atStep(l, in[1], *y, *step);
   if (!p || !q)
     return failure();
@@ -238,9 +248,9 @@ LogicalResult lowerDiv(Operation *op, Lowerer &l) {
 /// The sum of all positions, whose scale is divided by their number.
 LogicalResult lowerGlobalAveragePool(Operation *op, Lowerer &l) {
   Value in = op->getOperand(0), result = op->getResult(0);
-  const Scaled *m = meaningOf(op, l, 0);
-  if (!m || isSum(l, in))
-    return m ? LogicalResult(l.no() << "of a sum that is not quantised") : failure();
+  auto m = plainOperand(op, l, 0);
+  if (!m)
+    return failure();
   Scaled meaning;
   double count = 1;
   int64_t rank = Lowerer::rankOf(in);
@@ -324,13 +334,9 @@ LogicalResult lowerConcat(Operation *op, Lowerer &l) {
   if (isa<FloatType>(Lowerer::typeOf(result).getElementType()))
     if (auto q = readersQuantisation(op, l); q && rank > 1)
       return joinQuantised(op, l, *q, axis);
-  auto [parts, perm] = l.align(llvm::to_vector(op->getOperands()), rank);
-  if (llvm::is_contained(parts, Value()))
-    return failure();
-  Scaled meaning;
-  if (isa<FloatType>(Lowerer::typeOf(result).getElementType())) {
-    SmallVector<const Scaled *> all;
-    bool same = true;
+  SmallVector<const Scaled *> all;
+  bool same = true;
+  if (isa<FloatType>(Lowerer::typeOf(result).getElementType()))
     for (unsigned i = 0; i < op->getNumOperands(); ++i) {
       all.push_back(meaningOf(op, l, i));
       if (!all.back())
@@ -338,7 +344,14 @@ LogicalResult lowerConcat(Operation *op, Lowerer &l) {
       same &= bitsOf(l, op->getOperand(i)) == bitsOf(l, op->getOperand(0)) && !isSum(l, op->getOperand(i)) &&
               all[i]->scale == all[0]->scale && all[i]->zeroPoint == all[0]->zeroPoint;
     }
-    meaning = *all[0];
+  auto order = orderOfSum(all, op->getOperands(), l);
+  if (!order)
+    return failure();
+  auto [parts, perm] = l.align(llvm::to_vector(op->getOperands()), rank, *order);
+  if (llvm::is_contained(parts, Value()))
+    return failure();
+  if (!all.empty()) {
+    Scaled meaning = *all[0];
     if (!same || meaning.scale.size() > 1) {
       meaning = Scaled();
       auto step = commonStep(l, all, 0, meaning);

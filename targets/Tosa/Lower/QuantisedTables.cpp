@@ -131,7 +131,8 @@ std::optional<WideTable> wideTable(Lowerer &l, const Scaled &m, const Quantisati
 }
 
 std::optional<Ordered> byInterpolation(Lowerer &l, Value in, const Scaled &m, const Quantisation &q) {
-  bool stored = bitsOf(l, in) == 16;
+  unsigned bits = bitsOf(l, in);
+  bool stored = bits == 16 && m.scale.size() == 1;
   double widest = *std::max_element(m.scale.begin(), m.scale.end());
   std::optional<double> most = 32768 * m.scale[0];
   if (!stored)
@@ -140,7 +141,7 @@ std::optional<Ordered> byInterpolation(Lowerer &l, Value in, const Scaled &m, co
   if (!t)
     return std::nullopt;
   double step = t->most / 32768;
-  double position = m.error + (stored ? 0 : bitsOf(l, in) == 48 ? step : step / 2);
+  double position = m.error + (stored ? 0 : bits == 48 ? step : step / 2);
   if (double error = t->error + t->steepest * position; error >= q.errorLimit()) {
     l.no() << "could be wrong by " << error << " of a step of the result, limit " << q.errorLimit();
     return std::nullopt;
@@ -151,7 +152,7 @@ std::optional<Ordered> byInterpolation(Lowerer &l, Value in, const Scaled &m, co
     SmallVector<double> factors;
     for (double s : m.scale)
       factors.push_back(s / step);
-    if (!(x = rescale(l, x, factors, 0, 0, l.b.getI16Type())))
+    if (!(x = rescale(l, x, factors, bits == 8 ? m.zeroPoint : 0, 0, l.b.getI16Type())))
       return std::nullopt;
   }
   Value y = l.op("table", {x, l.constant(t->entries)}, Lowerer::typeOf(x).clone(l.b.getI32Type()));
@@ -199,7 +200,7 @@ std::optional<HostTensor> meaningsOf(Lowerer &l, const Scaled &m) {
 }
 
 std::optional<Ordered> quantiseByTable(Lowerer &l, Value v, const Scaled &m, const Quantisation &q) {
-  return bitsOf(l, v) == 8 && q.bits == 8 ? byBytes(l, v, m, q) : byInterpolation(l, v, m, q);
+  return bitsOf(l, v) == 8 && q.bits == 8 && m.scale.size() == 1 ? byBytes(l, v, m, q) : byInterpolation(l, v, m, q);
 }
 
 } // namespace tessera::tosa

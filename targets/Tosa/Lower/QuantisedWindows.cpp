@@ -291,11 +291,11 @@ static Value edgesRepeated(Lowerer &l, Value x, int64_t axis, bool front, bool b
 
 std::optional<Interpolation> interpolationOf(StringRef transform, int64_t in, int64_t out) {
   Interpolation p;
-  if (in == out) {
+  if (in == out && transform != "tf_crop_and_resize") { // which samples a region of the image
     p.taps = {1};
     return p;
   }
-  bool corners = transform == "align_corners" && in > 1 && (out - 1) % (in - 1) == 0;
+  bool corners = transform == "align_corners" && in > 1 && out > 1 && (out - 1) % (in - 1) == 0;
   bool halves = (transform == "half_pixel" || transform == "pytorch_half_pixel") && out % in == 0;
   if (!corners && !halves && !(transform == "asymmetric" && out % in == 0))
     return std::nullopt;
