@@ -1,6 +1,7 @@
 #include "targets/Cpu/KernelBuilder.h"
 #include "dialects/Onnx/IR/OnnxUtils.h"
 #include "dialects/Onnx/IR/Unsupported.h"
+#include "targets/Cpu/Kernels/Elementwise.h"
 
 using namespace mlir;
 
@@ -100,17 +101,21 @@ FailureOr<Value> emitElementwiseOp(Operation *op, ArrayRef<Value> operands, Kern
 
 // --- fusion ----------------------------------------------------------------------
 
+Value oneNumber(ElementsAttr attr, Type type, KernelEmitter &e) {
+  if (isa<FloatType>(attr.getElementType())) {
+    auto v = onnx::getFloats(attr);
+    return v && v->size() == 1 ? e.floatConst(type, (*v)[0]) : Value();
+  }
+  auto v = onnx::getInts(attr);
+  return v && v->size() == 1 ? e.intConst(type, (*v)[0]) : Value();
+}
+
 /// Embedded one-element constant in value type with the point's lanes.
 static FailureOr<Value> materialise(ElementsAttr attr, const Point &p, KernelEmitter &e, Operation *op) {
   Type element = attr.getElementType();
   Type type = KernelEmitter::withLanes(KernelEmitter::valueType(element), p.laneAxis < 0 ? Lanes{} : p.lanes);
-  if (isa<FloatType>(element)) {
-    auto v = onnx::getFloats(attr);
-    if (v && v->size() == 1)
-      return e.floatConst(type, (*v)[0]);
-  } else if (auto v = onnx::getInts(attr); v && v->size() == 1) {
-    return e.intConst(type, (*v)[0]);
-  }
+  if (Value v = oneNumber(attr, type, e))
+    return v;
   return op->emitError("constant of ") << attr.getNumElements() << " elements of "
                                        << onnx::getTypeName(element) << " inside an elementwise kernel";
 }

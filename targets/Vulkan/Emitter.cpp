@@ -168,6 +168,28 @@ void Emitter::grid(int64_t threads, llvm::function_ref<void(Index)> body,
   when(exact ? Value{} : lt(id, threads), [&] { body(id); });
 }
 
+void Emitter::gridLike(
+    const Buffer &like, ArrayRef<int64_t> sizes,
+    llvm::function_ref<void(Index, SmallVector<Index>)> body) {
+  SmallVector<unsigned> order =
+      llvm::to_vector(llvm::seq<unsigned>(like.rank()));
+  llvm::stable_sort(order, [&](unsigned a, unsigned c) {
+    return like.strides[a] > like.strides[c];
+  });
+  SmallVector<int64_t> ordered;
+  int64_t threads = 1;
+  for (unsigned axis : order) {
+    ordered.push_back(sizes[axis]);
+    threads *= sizes[axis];
+  }
+  grid(threads, [&](Index id) {
+    SmallVector<Index> at(like.rank(), Index(0));
+    for (auto [axis, digit] : llvm::zip(order, digits(id, ordered)))
+      at[axis] = digit;
+    body(id, std::move(at));
+  });
+}
+
 // --- control
 // ------------------------------------------------------------------------
 

@@ -82,6 +82,11 @@ public:
   /// `body` with the number of those that are in range.
   void grid(int64_t threads, llvm::function_ref<void(Index)> body,
             unsigned local = 64);
+  /// One invocation for each position of `sizes`, an axis of `like` each, whose
+  /// neighbours in memory are neighbours in the grid.
+  void gridLike(
+      const Buffer &like, llvm::ArrayRef<int64_t> sizes,
+      llvm::function_ref<void(Index id, llvm::SmallVector<Index> at)> body);
 
   // --- control ---------------------------------------------------------------
   using Step = llvm::function_ref<llvm::SmallVector<mlir::Value>(

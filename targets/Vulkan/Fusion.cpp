@@ -26,8 +26,9 @@ Fusion::Fusion(tsr::DispatchOp op, Emitter &e) : op(op), e(e) {
     if (isa<BlockArgument>(v))
       addAccess(yield, i, v);
     writes.push_back({e.out[i].get(), e.out[i]->strides});
-    if (ArrayRef(e.out[i]->dims) != ArrayRef(space)) {
-      e.reasons.no() << "results of several shapes";
+    if (ArrayRef(e.out[i]->dims) != ArrayRef(space) ||
+        e.out[i]->strides != e.out[0]->strides) {
+      e.reasons.no() << "results of several shapes or layouts";
       valid = false;
     }
   }
@@ -190,17 +191,11 @@ void Fusion::storeAt(const Access &a, const Point &p, Value v) {
 /// A one-element constant of the body.
 static FailureOr<Value> materialise(ElementsAttr attr, const Point &p,
                                     Emitter &e) {
-  Type element = attr.getElementType();
   Type type = cpu::KernelEmitter::withLanes(
-      cpu::KernelEmitter::valueType(element),
+      cpu::KernelEmitter::valueType(attr.getElementType()),
       p.laneAxis < 0 ? cpu::Lanes{} : cpu::Lanes{4, false});
-  if (isa<FloatType>(element)) {
-    auto v = onnx::getFloats(attr);
-    if (v && v->size() == 1)
-      return e.floatConst(type, (*v)[0]);
-  } else if (auto v = onnx::getInts(attr); v && v->size() == 1) {
-    return e.intConst(type, (*v)[0]);
-  }
+  if (Value v = cpu::oneNumber(attr, type, e))
+    return v;
   e.reasons.no() << "a constant of " << attr.getNumElements()
                  << " elements inside an elementwise kernel";
   return failure();

@@ -35,11 +35,11 @@ public:
   /// without a root), and stores all results. Lanes past the end of the lane
   /// axis are left out.
   mlir::LogicalResult store(mlir::Value root, const Point &p);
-  /// Value `v` of the body at `p`.
   /// Tensor `t`, broadcast to the space, at `p`.
   mlir::Value loadBroadcast(Buffer &t, const Point &p);
   /// The vector `t` along `axis` at `p`.
   mlir::Value loadAlong(Buffer &t, unsigned axis, const Point &p);
+  /// Value `v` of the body at `p`.
   mlir::FailureOr<mlir::Value>
   valueAt(mlir::Value v, const Point &p,
           llvm::DenseMap<mlir::Value, mlir::Value> &known);

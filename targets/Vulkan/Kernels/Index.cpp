@@ -1,6 +1,7 @@
 // Reads at computed places: Gather, GatherElements, Pad. Indices that the run
 // computes are clamped, since a shader cannot report one that is out of range.
 #include "dialects/Onnx/IR/OnnxUtils.h"
+#include "targets/Cpu/Kernels/Elementwise.h"
 #include "targets/Vulkan/Kernels/Boxes.h"
 
 using namespace mlir;
@@ -23,19 +24,6 @@ Index loadIndex(Emitter &e, Buffer &t, Index at, int64_t size) {
   return e.min(e.max(v, 0), size - 1);
 }
 
-/// Calls `body` with the place of every element, or quad along the last axis,
-/// of the result.
-void forElements(Emitter &e, Buffer &out, int64_t unit,
-                 llvm::function_ref<void(SmallVector<Index>)> body) {
-  SmallVector<int64_t> sizes(out.dims);
-  if (unit == 4)
-    sizes.back() /= 4;
-  int64_t threads = 1;
-  for (int64_t d : sizes)
-    threads *= d;
-  e.grid(threads, [&](Index id) { body(e.digits(id, sizes)); });
-}
-
 bool isRowMajor(const Buffer &t) {
   int64_t stride = 1;
   for (unsigned k = t.rank(); k-- > 0;) {
@@ -56,8 +44,11 @@ LogicalResult emitGather(tsr::DispatchOp op, Emitter &e) {
   auto known = constant ? onnx::getInts(constant) : std::nullopt;
   auto indexType =
       cast<RankedTensorType>(onnx::getOptionalOperand(root, 1).getType());
-  if (!data || (!indices && !known) || !isRowMajor(*data) || !isRowMajor(*out))
+  if (!data || (!indices && !known))
     return e.reasons.no() << "a Gather with an embedded operand";
+  if (!isRowMajor(*data) || !isRowMajor(*out) ||
+      (indices && !isRowMajor(*indices)))
+    return e.reasons.no() << "a Gather whose channels lie last";
   int64_t axis = axisOf(root, "axis", 0, data->rank()), size = data->dims[axis];
   unsigned q = indexType.getRank();
   if (size == 0)
@@ -65,18 +56,8 @@ LogicalResult emitGather(tsr::DispatchOp op, Emitter &e) {
   if (known &&
       llvm::any_of(*known, [&](int64_t i) { return i < -size || i >= size; }))
     return e.reasons.no() << "an index out of range";
-  if (known && known->size() == 1) { // a cut
-    int64_t index = (*known)[0] + ((*known)[0] < 0 ? size : 0);
-    Box box{out, data, {}, 0, index * data->strides[axis]};
-    for (unsigned k = 0; k < data->rank(); ++k)
-      if (k != axis)
-        box.axes.push_back({data->dims[k],
-                            out->strides[k < axis ? k : k + q - 1],
-                            data->strides[k]});
-    copyBoxes(e, box);
-    return success();
-  }
-  if (!indices) { // a few constants that the CPU embeds: one cut each
+  // One cut, or a few constants that the CPU embeds: one each.
+  if (known && (!indices || known->size() == 1)) {
     SmallVector<Box> boxes;
     for (auto [i, index] : llvm::enumerate(*known)) {
       int64_t to = 0, rest = i;
@@ -130,7 +111,8 @@ LogicalResult emitGatherElements(tsr::DispatchOp op, Emitter &e) {
   int64_t axis = axisOf(op.getRootOp(), "axis", 0, data->rank());
   if (data->dims[axis] == 0)
     return e.reasons.no() << "a GatherElements from an empty axis";
-  forElements(e, *out, 1, [&](SmallVector<Index> at) {
+  e.grid(out->count, [&](Index id) {
+    SmallVector<Index> at = e.digits(id, out->dims);
     Index index = loadIndex(e, *indices, e.offset(at, indices->strides),
                             data->dims[axis]);
     Index to = e.offset(at, out->strides);
@@ -187,31 +169,12 @@ LogicalResult emitPad(tsr::DispatchOp op, Emitter &e) {
   Buffer *fillBuffer = nullptr;
   if (onnx::getOptionalOperand(root, 2)) {
     ElementsAttr value = rootConstant(op, 2);
-    auto floats =
-        value && isa<FloatType>(scalar) ? onnx::getFloats(value) : std::nullopt;
-    auto ints =
-        value && !isa<FloatType>(scalar) ? onnx::getInts(value) : std::nullopt;
-    if (floats && floats->size() == 1)
-      fill = e.floatConst(scalar, (*floats)[0]);
-    else if (ints && ints->size() == 1)
-      fill = e.intConst(scalar, (*ints)[0]);
+    if (Value known = value ? cpu::oneNumber(value, scalar, e) : Value())
+      fill = known;
     else if (!(fillBuffer = rootBuffer(op, e, 2)))
       return e.reasons.no() << "a Pad with a value of a form that is not known";
   }
-  // Result axes in memory order, so that neighbours stay neighbours.
-  SmallVector<unsigned> order;
-  for (unsigned k = 0; k < out->rank(); ++k)
-    order.push_back(k);
-  llvm::stable_sort(order, [&](unsigned a, unsigned c) {
-    return out->strides[a] > out->strides[c];
-  });
-  SmallVector<int64_t> sizes;
-  for (unsigned k : order)
-    sizes.push_back(out->dims[k]);
-  e.grid(out->count, [&](Index id) {
-    SmallVector<Index> at(out->rank(), Index(0));
-    for (auto [k, digit] : llvm::zip(order, e.digits(id, sizes)))
-      at[k] = digit;
+  e.gridLike(*out, out->dims, [&](Index, SmallVector<Index> at) {
     Index to = e.offset(at, out->strides);
     Value inside;
     for (unsigned k = 0; k < in->rank(); ++k)

@@ -24,10 +24,6 @@ struct Moments {
   Value mean, inverse; ///< 1 / sqrt(variance + epsilon)
 };
 
-Value spread(Emitter &e, Value v, Value like) {
-  return isa<VectorType>(like.getType()) ? e.quadSplat(v) : v;
-}
-
 Moments momentsOf(Emitter &e, Rows &rows, double epsilon, bool centred) {
   auto add = [&](Value a, Value b) { return e.addF(a, b); };
   Value zero = e.floatConst(e.f32(), 0);
@@ -41,7 +37,7 @@ Moments momentsOf(Emitter &e, Rows &rows, double epsilon, bool centred) {
   Value variance = over(rows.reduce(
       zero,
       [&](Value x, Index) {
-        Value d = centred ? e.subF(x, spread(e, m.mean, x)) : x;
+        Value d = centred ? e.subF(x, rows.spread(m.mean)) : x;
         return e.mulF(d, d);
       },
       add));
@@ -104,8 +100,8 @@ LogicalResult emitLayer(tsr::DispatchOp op, Emitter &e) {
     Moments m =
         momentsOf(e, rows, onnx::getFloat(root, "epsilon", 1e-5), centred);
     rows.each([&](Value x, Index i) {
-      Value y = centred ? e.subF(x, spread(e, m.mean, x)) : x;
-      y = e.round(e.mulF(y, spread(e, m.inverse, x)), out->element);
+      Value y = centred ? e.subF(x, rows.spread(m.mean)) : x;
+      y = e.round(e.mulF(y, rows.spread(m.inverse)), out->element);
       y = e.round(e.mulF(y, parameter(e, rows, *scale, alongRow(*scale), i)),
                   out->element);
       if (bias)
@@ -158,7 +154,7 @@ LogicalResult emitInstance(tsr::DispatchOp op, Emitter &e) {
     Moments m = momentsOf(e, rows, onnx::getFloat(root, "epsilon", 1e-5), true);
     rows.each([&](Value x, Index i) {
       Value y = e.round(
-          e.mulF(e.subF(x, spread(e, m.mean, x)), spread(e, m.inverse, x)),
+          e.mulF(e.subF(x, rows.spread(m.mean)), rows.spread(m.inverse)),
           out->element);
       y = e.round(e.mulF(y, parameter(e, rows, *scale, channel, i)),
                   out->element);

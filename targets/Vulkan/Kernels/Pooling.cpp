@@ -66,28 +66,13 @@ LogicalResult emitPool(tsr::DispatchOp op, Emitter &e) {
   if (lanes == 1)
     x->useVectors();
   fusion.useVectors(lanes);
-  int64_t unit = lanes == 1 ? 4 : 1, threads = 1;
+  int64_t unit = lanes == 1 ? 4 : 1;
   SmallVector<int64_t> sizes(fusion.dims());
   sizes[1] /= unit;
-  // Neighbours in memory are neighbours in the grid.
-  SmallVector<unsigned> order;
-  for (unsigned k = 0; k < sizes.size(); ++k)
-    order.push_back(k);
-  llvm::stable_sort(order, [&](unsigned a, unsigned c) {
-    return e.out[0]->strides[a] > e.out[0]->strides[c];
-  });
-  SmallVector<int64_t> ordered;
-  for (unsigned k : order) {
-    ordered.push_back(sizes[k]);
-    threads *= sizes[k];
-  }
   Type scalar = cpu::KernelEmitter::valueType(x->element);
   Type type = lanes == 1 ? e.quadOf(scalar) : scalar;
   LogicalResult result = success();
-  e.grid(threads, [&](Index id) {
-    SmallVector<Index> at(sizes.size(), Index(0));
-    for (auto [k, digit] : llvm::zip(order, e.digits(id, ordered)))
-      at[k] = digit;
+  e.gridLike(*e.out[0], sizes, [&](Index, SmallVector<Index> at) {
     SmallVector<Index> spatial(at.begin() + 2, at.end()),
         starts = s.starts(e, spatial);
     Index base = e.add(e.mul(at[0], x->strides[0] / unit),

@@ -147,8 +147,7 @@ Value Reduction::compute(Rows &rows) {
   Value infinite = cpu::math::isInf(e, greatest);
   Value base = e.pick(infinite, e.floatConst(greatest.getType(), 0), greatest);
   Value total = sum(rows, [&](Value x) {
-    Value wide = isa<VectorType>(x.getType()) ? e.quadSplat(base) : base;
-    return cpu::math::exp(e, e.subF(x, wide));
+    return cpu::math::exp(e, e.subF(x, rows.spread(base)));
   });
   return e.addF(cpu::math::log(e, total), base);
 }

@@ -71,7 +71,9 @@ LogicalResult Resize::read() {
   out = e.out[0].get();
   if (failed(requireAlone(op, e)))
     return failure();
-  if (!in || in->count == 0 || root->getName().getStringRef() != "onnx.Resize")
+  // Positions are floats in the table.
+  if (!in || in->count == 0 ||
+      llvm::any_of(in->dims, [](int64_t d) { return d > int64_t(1) << 24; }))
     return e.reasons.no() << "a Resize of a form that is not known";
   mode = onnx::getString(root, "mode", "nearest");
   coordinates =
@@ -182,20 +184,10 @@ LogicalResult Resize::emit() {
     if (aligned && in->useVectors() && out->useVectors())
       laneAxis = k, unit = 4;
   }
-  SmallVector<unsigned> order;
-  for (unsigned k = 0; k < out->rank(); ++k)
-    order.push_back(k);
-  llvm::stable_sort(order, [&](unsigned a, unsigned c) {
-    return out->strides[a] > out->strides[c];
-  });
-  SmallVector<int64_t> sizes;
-  for (unsigned k : order)
-    sizes.push_back(static_cast<int>(k) == laneAxis ? out->dims[k] / 4
-                                                    : out->dims[k]);
-  e.grid(out->count / unit, [&](Index id) {
-    SmallVector<Index> at(out->rank(), Index(0));
-    for (auto [k, digit] : llvm::zip(order, e.digits(id, sizes)))
-      at[k] = digit;
+  SmallVector<int64_t> sizes(out->dims);
+  if (laneAxis >= 0)
+    sizes[laneAxis] /= 4;
+  e.gridLike(*out, sizes, [&](Index id, SmallVector<Index> at) {
     Value v = interpolate(0, at);
     if (isa<FloatType>(in->element))
       v = e.round(v, out->element);

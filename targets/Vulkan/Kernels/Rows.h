@@ -54,7 +54,7 @@ public:
   bool quads() const { return wideRow || mode == RowMode::Quad; }
   /// Whether a tensor of these strides can be, in the mode chosen.
   bool fitsQuads(const Buffer &t, llvm::ArrayRef<int64_t> strides) const;
-  /// A scalar of the row as what `each` gives.
+  /// A value of the row as what `each` and `reduce` give.
   mlir::Value spread(mlir::Value v) { return quads() ? e.quadSplat(v) : v; }
 
 private:

@@ -27,14 +27,11 @@ LogicalResult emitSoftmax(tsr::DispatchOp op, Emitter &e) {
   rows.forRows([&] {
     if (rows.quads())
       out->useVectors();
-    auto fit = [&](Value v, Value x) {
-      return isa<VectorType>(x.getType()) ? e.quadSplat(v) : v;
-    };
     Value greatest = rows.reduce(
         cpu::lowestOf(e, e.f32(), false), [](Value x, Index) { return x; },
         [&](Value a, Value b) { return e.maxF(a, b); });
     auto exponential = [&](Value x) {
-      return e.round(cpu::math::exp(e, e.subF(x, fit(greatest, x))),
+      return e.round(cpu::math::exp(e, e.subF(x, rows.spread(greatest))),
                      in->element);
     };
     Value sum = rows.reduce(
@@ -44,8 +41,9 @@ LogicalResult emitSoftmax(tsr::DispatchOp op, Emitter &e) {
     sum = e.round(sum, in->element);
     Value scale = logarithm ? cpu::math::log(e, sum) : sum;
     rows.each([&](Value x, Index i) {
-      Value y = logarithm ? e.subF(e.subF(x, fit(greatest, x)), fit(scale, x))
-                          : e.divF(exponential(x), fit(scale, x));
+      Value y = logarithm ? e.subF(e.subF(x, rows.spread(greatest)),
+                                   rows.spread(scale))
+                          : e.divF(exponential(x), rows.spread(scale));
       y = e.round(y, in->element);
       Index to = rows.offsetOf(out->strides, i, rows.quads());
       if (rows.quads())
