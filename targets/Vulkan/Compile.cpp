@@ -29,10 +29,10 @@ EmitFn findBuilder(StringRef operation) { return table().lookup(operation); }
 // --- checks
 // --------------------------------------------------------------------------------
 
-/// Whether the device can hold and compute with `element`; adds what is
-/// missing.
-static LogicalResult checkElement(Type element, const Device &device,
-                                  Reasons &reasons) {
+/// Whether the device can compute with `element`, and hold it in memory if it
+/// is `stored`; adds what is missing.
+static LogicalResult checkElement(Type element, bool stored,
+                                  const Device &device, Reasons &reasons) {
   SmallVector<Feature> needed;
   if (element.isF32()) {
   } else if (element.isF16()) {
@@ -44,6 +44,9 @@ static LogicalResult checkElement(Type element, const Device &device,
   } else if (auto i = dyn_cast<IntegerType>(element)) {
     switch (i.getWidth()) {
     case 1:
+      if (!stored) // a condition
+        break;
+      [[fallthrough]];
     case 8:
       needed = {Feature::Int8, Feature::Storage8};
       break;
@@ -65,7 +68,8 @@ static LogicalResult checkElement(Type element, const Device &device,
   }
   bool ok = true;
   for (Feature f : needed)
-    if (!device.has(f)) {
+    if (!device.has(f) &&
+        (stored || (f != Feature::Storage8 && f != Feature::Storage16))) {
       reasons.no() << "element type " << onnx::getTypeName(element)
                    << " needs the feature " << featureName(f)
                    << " that the GPU lacks";
@@ -75,12 +79,16 @@ static LogicalResult checkElement(Type element, const Device &device,
 }
 
 /// What a shader has no way to report must not happen.
-static LogicalResult checkNoFailure(Operation *op, Reasons &reasons) {
+static LogicalResult checkNoFailure(tsr::DispatchOp dispatch, Operation *op,
+                                    Reasons &reasons) {
   StringRef name = op->getName().getStringRef();
   Type element = cast<ShapedType>(op->getResult(0).getType()).getElementType();
   if ((name != "onnx.Div" && name != "onnx.Mod") || !isa<IntegerType>(element))
     return success();
-  auto divisors = onnx::getConstantInts(op->getOperand(1));
+  Value divisor = op->getOperand(1);
+  if (auto arg = dyn_cast<BlockArgument>(divisor))
+    divisor = dispatch.getInputs()[arg.getArgNumber()];
+  auto divisors = onnx::getConstantInts(divisor);
   if (divisors && !llvm::is_contained(*divisors, 0))
     return success();
   return reasons.no() << "an integer division by a tensor that may hold zero";
@@ -90,12 +98,17 @@ static LogicalResult checkBody(tsr::DispatchOp op, const Device &device,
                                Reasons &reasons) {
   bool ok = true;
   Operation *root = op.getRootOp();
+  Operation *yield = op.getBodyBlock()->getTerminator();
   for (Operation &inner : op.getBodyBlock()->without_terminator()) {
     if (&inner == root || onnx::getConstant(inner.getResult(0)) ||
         isa<tsr::UndefinedOp>(inner))
       continue;
     ok &= succeeded(cpu::matchElementwise(&inner, reasons)) &&
-          succeeded(checkNoFailure(&inner, reasons));
+          succeeded(checkNoFailure(op, &inner, reasons));
+    if (!llvm::is_contained(yield->getOperands(), inner.getResult(0)))
+      ok &= succeeded(checkElement(
+          cast<ShapedType>(inner.getResult(0).getType()).getElementType(),
+          /*stored=*/false, device, reasons));
     if (root && inner.isBeforeInBlock(root)) {
       reasons.no() << "operator " << inner.getName().getStringRef()
                    << " ahead of the root";
@@ -136,17 +149,12 @@ static LogicalResult bindOperands(tsr::DispatchOp op, Emitter &e) {
       ok = false;
       return;
     }
-    ok &= succeeded(checkElement(tensor.getElementType(), e.device, e.reasons));
+    ok &= succeeded(checkElement(tensor.getElementType(), /*stored=*/true,
+                                 e.device, e.reasons));
     auto t = makeBuffer(op, i, type, written);
     uint64_t bytes =
         t->count * std::max(8u, onnx::getStorageBits(t->element)) / 8;
-    uint64_t limit =
-        std::min<uint64_t>(e.device.maxBufferRange, uint64_t(1) << 31);
-    if (bytes > limit) {
-      e.reasons.no() << "a tensor of " << bytes << " bytes exceeds the GPU's "
-                     << limit << " a buffer";
-      ok = false;
-    }
+    ok &= succeeded(e.checkSize(bytes, "a tensor"));
     unsigned index = written ? i - op.getInputs().size() : i;
     t->binding = {
         written ? BindingKind::Output : BindingKind::Input, index, bytes, {}};

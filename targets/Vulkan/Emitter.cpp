@@ -1,6 +1,7 @@
 #include "targets/Vulkan/Emitter.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "targets/Cpu/Expr.h"
+#include "llvm/Support/SaveAndRestore.h"
 
 #include <limits>
 
@@ -202,8 +203,10 @@ SmallVector<Value> Emitter::loop(Index first, int64_t end, int64_t step,
     return carried;
   if (trips == 1 && first.known())
     return body(first, carried);
-  if (trips > longest) {
-    reasons.no() << "a loop of " << trips << " iterations in one invocation";
+  iterations += repeats * trips;
+  if (iterations > longest) {
+    reasons.no() << "loops of " << iterations << " iterations in one invocation"
+                 << ", of which drivers run " << longest;
     return carried;
   }
   auto op = scf::ForOp::create(b, loc, value(first), value(end),
@@ -211,6 +214,7 @@ SmallVector<Value> Emitter::loop(Index first, int64_t end, int64_t step,
                                [](OpBuilder &, Location, Value, ValueRange) {});
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToEnd(op.getBody());
+  llvm::SaveAndRestore nested(repeats, repeats * trips);
   SmallVector<Value> results =
       body(Index(op.getInductionVar()), op.getRegionIterArgs());
   scf::YieldOp::create(b, loc, results);

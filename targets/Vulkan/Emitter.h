@@ -91,9 +91,9 @@ public:
   // --- control ---------------------------------------------------------------
   using Step = llvm::function_ref<llvm::SmallVector<mlir::Value>(
       Index, mlir::ValueRange)>;
-  /// for (i = first; i < end; i += step): values carried. Longer loops than
-  /// drivers run (lavapipe: 65535 iterations an invocation) are refused; one of
-  /// one trip is no loop.
+  /// for (i = first; i < end; i += step): values carried. One of one trip is no
+  /// loop. More iterations than drivers run in an invocation (lavapipe: 65535
+  /// of all its loops together, nested or one behind the other) are refused.
   llvm::SmallVector<mlir::Value> loop(Index first, int64_t end, int64_t step,
                                       mlir::ValueRange init, Step body);
   /// `then` where `condition` (null: always) holds.
@@ -134,6 +134,8 @@ public:
 
   /// Type of an array entry for `element`, or null with a reason.
   mlir::Type storageType(mlir::Type element);
+  /// Fails, with a reason, if no binding has room for that many bytes.
+  mlir::LogicalResult checkSize(uint64_t bytes, llvm::StringRef what);
 
 private:
   mlir::Value builtin(unsigned which, unsigned axis);
@@ -144,6 +146,8 @@ private:
   llvm::SmallVector<std::unique_ptr<Buffer>> packed;
   mlir::Value builtins[2][3];
   unsigned sharedCount = 0;
+  int64_t repeats = 1; ///< of what is emitted now: trips of the loops around it
+  int64_t iterations = 0; ///< of an invocation, at most, in the loops so far
 };
 
 /// What CPU formulas see of the GPU: fused multiply-add, native float16.

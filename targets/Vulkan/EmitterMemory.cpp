@@ -190,8 +190,19 @@ void Emitter::storeQuad(Buffer &t, Index quadIndex, Value v) {
     store(t, add(first, i), lane(v, i));
 }
 
+LogicalResult Emitter::checkSize(uint64_t bytes, StringRef what) {
+  // Indices are signed, and a grid is rounded up.
+  constexpr uint64_t addressable = (uint64_t(1) << 31) - (uint64_t(1) << 20);
+  uint64_t limit = std::min<uint64_t>(device.maxBufferRange, addressable);
+  if (bytes <= limit)
+    return success();
+  return reasons.no() << what << " of " << bytes << " bytes exceeds the GPU's "
+                      << limit << " a buffer";
+}
+
 Buffer &Emitter::pack(unsigned input, Type element,
                       std::vector<uint8_t> bytes) {
+  (void)checkSize(bytes.size(), "a packed constant");
   auto buffer = std::make_unique<Buffer>();
   buffer->element = element;
   buffer->count = bytes.size() * 8 / storageBits(element);

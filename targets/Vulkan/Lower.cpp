@@ -185,6 +185,9 @@ static LogicalResult convert(spirv::ModuleOp module) {
       SPIRVConversionTarget::get(env);
   SPIRVConversionOptions options;
   options.use64bitIndex = false;
+  // A narrow integer that the device lacks would become 32 bits wide, and wrap
+  // elsewhere.
+  options.emulateLT32BitScalarTypes = false;
   SPIRVTypeConverter types(env, options);
   ScfToSPIRVContext loops;
   RewritePatternSet patterns(context);
