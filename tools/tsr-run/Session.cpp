@@ -97,6 +97,15 @@ void Session::dropGpu(const std::string &why) {
   if (settings.gpu.use == GpuSettings::Use::Required)
     throw Refused("the bundle's Vulkan device: " + why);
   notes.push_back("the processor does the part of the Vulkan device: " + why);
+  closeGpu();
+}
+
+/// A lost device may still write to the pages that it imported.
+void Session::closeGpu() {
+  if (gpu && !gpu->loss().empty() && settings.gpu.importMemory)
+    for (uint32_t pool = 0; pool < needs.pool_count; ++pool)
+      if (isOnGpu(pool))
+        pages[pool].abandon();
   gpu.reset();
 }
 

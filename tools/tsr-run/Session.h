@@ -39,6 +39,7 @@ public:
   };
   /// Opens and, unless only checking, loads the code.
   Session(const std::string &path, const Settings &settings);
+  ~Session() { closeGpu(); }
 
   const tsr_bundle_t *bundle() const { return handle; }
   uint32_t inputCount() const { return tsr_input_count(handle); }
@@ -69,6 +70,7 @@ public:
 private:
   void attachGpu(tsr_host_t &host);
   void dropGpu(const std::string &why);
+  void closeGpu();
   bool isOnGpu(uint32_t pool) const;
   void providePools();
   void fillInputs(const std::vector<std::optional<Tensor>> &inputs);

@@ -31,6 +31,12 @@ public:
   /// False if the system has no memory; the old pages stay then.
   bool resize(uint64_t bytes);
   void reset();
+  /// Leaves the memory to whoever may still write to it; it is never given
+  /// back.
+  void abandon() {
+    memory = nullptr;
+    bytes = 0;
+  }
   void *data() const { return memory; }
   uint64_t size() const { return bytes; }
 

@@ -328,10 +328,10 @@ int Driver::drive(const tsr_instance_t *instance, uint32_t number) {
   if (!place(instance, number, now))
     return TSR_DRIVEN_NOT;
   if (!std::equal(now.begin(), now.end(), launch.operands.begin(), isSame)) {
-    launch.operands = now;
     for (const tsr_operand_t &o : now)
       if (o.pool == TSR_NO_POOL && !constantAt.count({o.data, o.bytes}))
         return TSR_DRIVEN_NOT;
+    launch.operands = now; // else what was recorded would pass for its places
     if (!record(launch).empty())
       return TSR_DRIVEN_NOT;
   }
