@@ -87,7 +87,16 @@ void Session::attachGpu(tsr_host_t &host) {
   if (!gpu)
     return;
   context.drive = [this](tsr_instance_t *running, uint32_t launch) {
-    return gpu ? gpu->drive(running, launch) : int(TSR_DRIVEN_NOT);
+    if (!gpu)
+      return int(TSR_DRIVEN_NOT);
+    int how = gpu->drive(running, launch);
+    tsr_launch_t what;
+    if (how == TSR_DRIVEN_NOT && !undriven &&
+        settings.gpu.use == GpuSettings::Use::Required &&
+        tsr_launch_query(handle, launch, &what) == TSR_OK)
+      undriven = std::strcmp(tsr_device_kind(handle, what.device),
+                             tessera::format::vulkan::kDeviceKind) == 0;
+    return how;
   };
   host = tsr::posix::makeHost(features, context);
 }
@@ -293,6 +302,9 @@ uint64_t Session::run(const std::vector<std::optional<Tensor>> &inputs) {
   }
   uint64_t end = tsr::posix::nowNs();
   check(status, error);
+  if (undriven)
+    throw Refused("the bundle's Vulkan device: a launch was left to the "
+                  "processor, since the device does not see its buffers");
   std::sort(trace.begin(), trace.end(), [](auto &a, auto &b) {
     return std::tie(a.beginNs, a.command) < std::tie(b.beginNs, b.command);
   });

@@ -6,6 +6,7 @@
 #include "tools/tsr-run/Gpu.h"
 #include "tools/tsr-run/Tensor.h"
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -95,6 +96,7 @@ private:
   tsr_needs_t needs = {};
   tsr_bundle_t *handle = nullptr;
   tsr_instance_t *instance = nullptr;
+  std::atomic<bool> undriven{false}; ///< of a device that is required
   std::unique_ptr<Gpu> gpu; ///< ends before the memory that it imported
   std::unique_ptr<tsr::posix::DeviceQueues> queues; ///< ends before the memory
 };
