@@ -392,9 +392,8 @@ class Cases:
 def backend_cases(limit):
     """ONNX's backend cases in the cache: (name, model, inputs, outputs)."""
     for folder in sorted(glob.glob(os.path.join(CACHE, "conformance", "*", "*", "")))[:limit]:
-        data = os.path.join(folder, "test_data_set_0")
         try:
-            inputs, outputs = [[numpy_helper.to_array(onnx.load_tensor(f)) for f in sorted(glob.glob(os.path.join(data, f"{kind}_*.pb")), key=lambda p: int(re.findall(r"\d+", os.path.basename(p))[0]))]
+            inputs, outputs = [[numpy_helper.to_array(onnx.load_tensor(f)) for f in sorted(glob.glob(os.path.join(folder, f"{kind}_*.pb")), key=lambda p: int(re.findall(r"\d+", os.path.basename(p))[0]))]
                                for kind in ("input", "output")]
         except Exception:  # noqa: BLE001: sequences, optionals, strings
             continue
