@@ -79,6 +79,9 @@ private:
     if (node.kind == yaml::Node::Mapping && !keep && !scheme && !method)
       faults.add(node.at,
                  "rule: says nothing; it needs keep, scheme or ranges");
+    if (r.floating.value_or(false) && (scheme || method))
+      faults.add(node.at, "rule: keep: float leaves nothing for scheme and "
+                          "ranges to be about");
     return r;
   }
 
@@ -142,6 +145,21 @@ void refuseUnmatched(const Recipe &recipe, const RecipeRule &r) {
                 {"names are those of --report's layers.csv"});
 }
 
+/// Scheme and ranges of nodes that all stay float would change nothing.
+void refuseIdle(const Recipe &recipe, const Graph &g,
+                const std::vector<Unit> &units) {
+  for (const RecipeRule &r : recipe.rules) {
+    bool used = std::any_of(units.begin(), units.end(), [&](const Unit &u) {
+      return u.quantised && appliesTo(r, g, u);
+    });
+    if ((r.type || r.ranges) && !used)
+      throw Refusal(placeOf(recipe, r) +
+                        "scheme and ranges are of integers, and every node "
+                        "that the rule matches stays float",
+                    {"keep: integer overrules what the policy decides"});
+  }
+}
+
 } // namespace
 
 void applyRecipe(const Recipe &recipe, const Graph &g, std::vector<Unit> &units,
@@ -170,6 +188,7 @@ void applyRecipe(const Recipe &recipe, const Graph &g, std::vector<Unit> &units,
     if (!any)
       refuseUnmatched(recipe, r);
   }
+  refuseIdle(recipe, g, units);
 }
 
 void applyWeightRecipe(const Recipe &recipe, const Graph &g,
@@ -191,6 +210,14 @@ void applyWeightRecipe(const Recipe &recipe, const Graph &g,
       any = true;
       if (!r.weights.empty())
         asked[i] = parseWeightForm(r.weights);
+      if (r.floating && !*r.floating && asked[i] != WeightForm::Int4 &&
+          asked[i] != WeightForm::Int8)
+        throw Refusal(placeOf(recipe, r) + "keep: integer, but the weights of "
+                                           "'" +
+                          units[i].name + "' are to be of type " +
+                          (asked[i] == WeightForm::Half ? "float16"
+                                                        : "bfloat16"),
+                      {"scheme: w4 or w8 makes them integers"});
       if (r.floating && *r.floating)
         forms[i] = std::nullopt;
       else if (r.floating || !r.weights.empty())

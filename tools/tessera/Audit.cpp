@@ -27,8 +27,10 @@ void addAudit(CLI::App &app, int &status) {
                    "skip: it need not be installed, and the report says that it was not asked")
       ->check(CLI::IsMember({"ask", "skip"}))
       ->capture_default_str();
-  command->add_option("--vendor-timeout", options->vendorSeconds, "Seconds that a vendor's compiler has for one operator (120)")
-      ->check(CLI::Range(1, 86400));
+  CLI::Option *timeout = command
+                             ->add_option("--vendor-timeout", options->vendorSeconds,
+                                          "Seconds that a vendor's compiler has for one operator (120)")
+                             ->check(CLI::Range(1, 86400));
   command->add_option("-o,--output", options->output, "Report file (default: stdout)");
   command->footer("A node runs as it is (yes), after a rewrite (yes-after), or not (no, "
                   "with every reason). Reasons\n"
@@ -38,6 +40,10 @@ void addAudit(CLI::App &app, int &status) {
                   "Example:\n  tessera audit model.onnx --target host-x86-64 --target "
                   "rk3588-sim --format html -o audit.html");
   command->callback([=, &status] {
+    if (timeout->count() && *vendor == "skip") {
+      status = fail("--vendor-timeout: with --vendor skip no vendor's compiler is asked", exitUsage);
+      return;
+    }
     options->progress = progressOnTerminal();
     auto context = makeContext();
     printDiagnostics(*context);

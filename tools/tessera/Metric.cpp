@@ -128,11 +128,13 @@ double measureMetric(const std::string &metric,
       sum += v;
     return sum / double(each[0].size());
   }
-  double worst = 200;
+  std::optional<double> worst;
   for (auto &v : each)
     if (!v.empty())
-      worst = std::min(worst, quantise::median(v));
-  return worst;
+      worst = std::min(worst.value_or(200), quantise::median(v));
+  if (!worst)
+    throw Refusal("--metric snr needs an output of type float");
+  return *worst;
 }
 
 } // namespace tessera::tool

@@ -35,7 +35,8 @@ struct Arguments {
   int64_t block = 32;
   double atLeast = 0;
   bool quiet = false, asymmetric = false, nearest = false,
-       biasCorrection = false, hasFloor = false;
+       biasCorrection = false, hasFloor = false, hasRanges = false,
+       hasPercentile = false;
 };
 
 Progress progress() {
@@ -127,11 +128,6 @@ int checkUseful(const CLI::App &command, const Arguments &a) {
                       (row.schemes.size() > 1 ? "s " : " ") +
                       llvm::join(row.schemes, ", ") + ", not of " + a.scheme,
                   exitUsage);
-  if (command.count("--percentile") && a.ranges != "auto" &&
-      a.ranges != "percentile")
-    return fail("--percentile is of --ranges percentile and auto, not of " +
-                    a.ranges,
-                exitUsage);
   if (command.count("--float-macs") && a.islands == "0")
     return fail("--float-macs bounds float islands, and --islands 0 asks for "
                 "none",
@@ -142,6 +138,25 @@ int checkUseful(const CLI::App &command, const Arguments &a) {
                 exitUsage);
   if (command.count("--at-least") && !command.count("--metric"))
     return fail("--at-least is of --metric, which is not asked for", exitUsage);
+  return exitDone;
+}
+
+/// The same for options that a recipe may overrule.
+int checkRanges(const Arguments &a, const Recipe &recipe,
+                std::optional<RangeMethod> ranges) {
+  if (a.hasRanges && recipe.ranges)
+    return fail("--ranges: '" + recipe.origin + "' says 'ranges', which wins",
+                exitUsage);
+  if (recipe.ranges)
+    ranges = recipe.ranges;
+  auto isPercentile = [](const RecipeRule &r) {
+    return r.ranges == RangeMethod::Percentile;
+  };
+  if (a.hasPercentile && ranges && *ranges != RangeMethod::Percentile &&
+      llvm::none_of(recipe.rules, isPercentile))
+    return fail("--percentile is of --ranges percentile and auto, not of " +
+                    std::string(rangeMethodName(*ranges)),
+                exitUsage);
   return exitDone;
 }
 
@@ -263,12 +278,11 @@ int checkMetric(const Arguments &a, const ModelProto &before,
   return fail(text, exitVerify);
 }
 
-int runWeightOnly(const Arguments &a, const ModelProto &model,
-                  const SampleSource &samples) {
+int runWeightOnly(const Arguments &a, const Recipe &recipe,
+                  const ModelProto &model, const SampleSource &samples) {
   WeightOnlyOptions options;
   options.form = *parseWeightForm(a.scheme);
-  if (!a.recipe.empty())
-    options.recipe = readRecipe(a.recipe);
+  options.recipe = recipe;
   options.layerErrors = !a.report.empty();
   options.block = a.block;
   options.symmetric = !a.asymmetric;
@@ -298,13 +312,15 @@ int run(const Arguments &a) {
   if (int status = readOptions(a, options))
     return status;
   try {
+    if (!a.recipe.empty())
+      options.recipe = readRecipe(a.recipe);
+    if (int status = checkRanges(a, options.recipe, options.ranges))
+      return status;
     ModelProto model = loadOriginal(a.model);
     std::string dataHash;
     SampleSource samples = openSamples(a.calib, model, a.samples, dataHash);
     if (parseWeightForm(a.scheme))
-      return runWeightOnly(a, model, samples);
-    if (!a.recipe.empty())
-      options.recipe = readRecipe(a.recipe);
+      return runWeightOnly(a, options.recipe, model, samples);
     options.calibration.key = digest(model.SerializeAsString() + dataHash +
                                      std::to_string(samples.count));
     QuantiseResult result =
@@ -436,6 +452,8 @@ void addQuantize(CLI::App &app, int &status) {
                   "0.9");
   command->callback([=, &status] {
     a->hasFloor = floor->count() != 0;
+    a->hasRanges = command->count("--ranges") != 0;
+    a->hasPercentile = command->count("--percentile") != 0;
     status = checkUseful(*command, *a);
     if (status == exitDone)
       status = run(*a);
