@@ -247,7 +247,7 @@ static FailureOr<OwningOpRef<ModuleOp>> readModel(const CompileOptions &options,
     return failure();
   result.quantised = *quantised;
   result.inputs = (*quantised)->inputs;
-  place.strict |= (*quantised)->choice && (*quantised)->choice->plan().withoutHalf;
+  place.strict |= (*quantised)->withoutHalf;
   return importQuantised(options, (*quantised)->proto, context);
 }
 

@@ -105,8 +105,11 @@ void printPrecision(const QuantisedModel &model, llvm::raw_ostream &os) {
       os << "nothing is in integers: float is cheaper on this target, or no "
             "integer plan keeps the limit\n";
   }
-  if (!model.choice)
+  if (!model.choice) {
+    if (model.withoutHalf)
+      os << "no device computes in float16: the limit might not be kept\n";
     return;
+  }
   const PrecisionChoice &c = *model.choice;
   os << "limit " << c.limit.text << ": noise at most "
      << percentText(c.limit.noise) << " of the worst output's power\n";

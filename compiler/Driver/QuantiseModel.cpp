@@ -1,4 +1,5 @@
 #include "compiler/Driver/QuantiseModel.h"
+#include "passes/Precision/HalfRounding.h"
 #include "passes/Quantise/Prepare.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/BLAKE3.h"
@@ -40,34 +41,49 @@ public:
                         "--calib blake3:" + data.hash,
                         "--samples " + std::to_string(data.samples.count)};
     llvm::append_range(made->inputs, data.files);
+    if (request.options.activations == quantise::TensorProto::UINT8)
+      made->provenance.push_back("--activations uint8");
     if (request.limit)
       made->provenance.push_back("--accuracy-drop " + request.limit->text);
+    quantise::Recipe recipe = readRecipe();
     if (request.weightsAlone())
-      weightsAlone(std::move(original), data);
+      weightsAlone(std::move(original), data, std::move(recipe));
     else
-      integers(std::move(original), data);
+      integers(std::move(original), data, std::move(recipe));
     checkLimit();
     return made;
   }
 
 private:
-  void weightsAlone(quantise::ModelProto original,
-                    const CalibrationData &data) {
+  quantise::Recipe readRecipe() {
+    if (request.recipe.empty())
+      return {};
+    made->inputs.push_back(request.recipe);
+    made->provenance.push_back("--recipe blake3:" +
+                               digestOfFile(request.recipe));
+    return quantise::readRecipe(request.recipe);
+  }
+
+  void weightsAlone(quantise::ModelProto original, const CalibrationData &data,
+                    quantise::Recipe recipe) {
+    quantise::WeightOnlyOptions o = request.weights;
+    o.recipe = std::move(recipe);
+    // Where the model will be placed is not known yet: all in float16, or none.
+    if (request.limit && computesInHalf(target, place))
+      o.onDevices = roundAllToHalf;
     quantise::WeightOnlyResult r = quantise::quantiseWeightsOnly(
-        std::move(original), data.samples, request.compile, request.weights);
+        std::move(original), data.samples, request.compile, o);
+    made->withoutHalf =
+        o.onDevices && !request.limit->keptBy(worstShare(r.onDevices));
     made->proto = std::move(r.model);
     made->parts = r.parts;
     made->verified = r.verified;
   }
 
-  void integers(quantise::ModelProto original, const CalibrationData &data) {
+  void integers(quantise::ModelProto original, const CalibrationData &data,
+                quantise::Recipe recipe) {
     quantise::QuantiseOptions o = request.options;
-    if (!request.recipe.empty()) {
-      o.recipe = quantise::readRecipe(request.recipe);
-      made->inputs.push_back(request.recipe);
-      made->provenance.push_back("--recipe blake3:" +
-                                 digestOfFile(request.recipe));
-    }
+    o.recipe = std::move(recipe);
     ChooseOptions choose = chooseOptions();
     o.exits = request.limit &&
               llvm::any_of(llvm::drop_begin(target.units), [](const Unit &u) {
@@ -85,6 +101,7 @@ private:
     made->parts = r.parts;
     made->verified = r.verified;
     made->result = std::move(r);
+    made->withoutHalf = made->choice && made->choice->plan().withoutHalf;
   }
 
   ChooseOptions chooseOptions() const {
@@ -111,14 +128,14 @@ private:
   }
 
   /// The last word: of the model that is compiled. What float16 devices add was
-  /// in the choice's own verification.
+  /// in the choice's own verification, or they are left out.
   void checkLimit() const {
     if (!request.limit)
       return;
     double noise = worstShare(made->verified);
     if (made->choice)
       noise = std::max(noise, *made->choice->plan().verified);
-    if (noise <= request.limit->noise * (1 + 1e-9))
+    if (request.limit->keptBy(noise))
       return;
     char text[160];
     snprintf(text, sizeof(text),

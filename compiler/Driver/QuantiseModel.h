@@ -18,7 +18,7 @@ struct CalibrationData {
 };
 
 struct QuantiseRequest {
-  std::string scheme = "8x8"; ///< or 16x8; w4, w8, f16: weights alone
+  std::string scheme = "8x8"; ///< or 16x8; w4, w8, f16, bf16: weights alone
   std::string recipe;         ///< a file, or empty
   std::optional<AccuracyLimit> limit;
   quantise::QuantiseOptions options;   ///< of 8x8 and 16x8
@@ -42,6 +42,8 @@ struct QuantisedModel {
   std::vector<double> verified; ///< signal to noise of each part
   std::optional<quantise::QuantiseResult> result; ///< of 8x8 and 16x8
   std::optional<PrecisionChoice> choice;          ///< with a limit
+  /// Devices may not compute in float16: the limit would not be kept.
+  bool withoutHalf = false;
 };
 
 /// Failures are diagnostics. `place` is how the model will be placed.

@@ -18,6 +18,7 @@ struct AccuracyLimit {
   double noise = 0; ///< most noise power over signal power
   std::string text; ///< as the user wrote it
   double decibel() const;
+  bool keptBy(double share) const { return share <= noise * (1 + 1e-9); }
 };
 
 /// Reads `1%` or `25dB`; none if it is neither, or out of (0 %, 100 %], [0 dB,

@@ -30,6 +30,14 @@ std::vector<size_t> PrecisionChoice::pareto() const {
   return front;
 }
 
+bool computesInHalf(const TargetDescription &target,
+                    const PlaceOptions &place) {
+  return !place.strict &&
+         llvm::any_of(llvm::drop_begin(target.units), [](const Unit &unit) {
+           return unit.supports(Precision::F16);
+         });
+}
+
 static std::string percentText(double share) {
   char text[64];
   std::snprintf(text, sizeof(text), "%.3g%% (%.1f dB)", share * 100,
@@ -66,9 +74,7 @@ private:
   void searchJointly(const JointSide &floats, const JointSide &integers);
   void searchIslands();
   bool verify(size_t at);
-  bool within(double noise) const {
-    return noise <= options.limit.noise * (1 + 1e-9);
-  }
+  bool within(double noise) const { return options.limit.keptBy(noise); }
   /// What a plan's noise will be when it is written, as far as is known.
   double expected(const PrecisionPlan &plan) const {
     return plan.verified.value_or(plan.noise * written);
@@ -105,16 +111,10 @@ void Chooser::measureAlone() {
 
 /// Noise with all nodes in float16, if some device computes in it.
 double Chooser::measureHalf() {
-  bool any = false;
-  for (const Unit &unit : llvm::drop_begin(options.target->units))
-    any |= unit.supports(Precision::F16);
-  if (!any || options.place.strict)
+  if (!computesInHalf(*options.target, options.place))
     return 0;
-  std::set<std::string> nodes;
-  for (int n = 0; n < model.graph.nodeCount(); ++n)
-    nodes.insert(model.graph.nameOf(n));
   ModelProto proto = model.emit({}, false);
-  roundToHalf(proto, model.graph, nodes);
+  roundAllToHalf(proto, model.graph);
   return worstShare(model.verify(proto));
 }
 

@@ -69,6 +69,9 @@ struct ChooseOptions {
   quantise::Progress progress;
 };
 
+/// Whether nodes may be placed on a device that computes in float16.
+bool computesInHalf(const TargetDescription &target, const PlaceOptions &place);
+
 /// Throws LimitBreached, or Refusal where the float model cannot be placed.
 std::set<int> choosePrecision(quantise::ChoiceContext &model,
                               const ChooseOptions &options,

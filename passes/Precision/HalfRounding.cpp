@@ -91,4 +91,11 @@ void roundToHalf(quantise::ModelProto &model, const quantise::Graph &graph,
   Rounder(model, graph, nodes).run();
 }
 
+void roundAllToHalf(quantise::ModelProto &model, const quantise::Graph &graph) {
+  std::set<std::string> nodes;
+  for (int n = 0; n < graph.nodeCount(); ++n)
+    nodes.insert(graph.nameOf(n));
+  roundToHalf(model, graph, nodes);
+}
+
 } // namespace tessera

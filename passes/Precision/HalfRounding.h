@@ -13,5 +13,8 @@ namespace tessera {
 void roundToHalf(quantise::ModelProto &model, const quantise::Graph &graph,
                  const std::set<std::string> &nodes);
 
+/// The same for all nodes of `graph`.
+void roundAllToHalf(quantise::ModelProto &model, const quantise::Graph &graph);
+
 } // namespace tessera
 #endif

@@ -233,7 +233,29 @@ int foldWeights(ModelProto &model, const CompileFunction &compile) {
   return int(wanted.size());
 }
 
-void fixInputs(ModelProto &model, const Sample &sample) {
+std::vector<Sample> spread(const SampleSource &source, size_t most) {
+  std::vector<Sample> out;
+  size_t count = std::min(source.count, most);
+  for (size_t i = 0; i < count; ++i)
+    out.push_back(source.get(i * source.count / count));
+  return out;
+}
+
+/// Whether all samples have the shapes of the first.
+static bool areAlike(const std::vector<Sample> &samples) {
+  for (const Sample &s : samples)
+    for (auto &[name, tensor] : samples[0])
+      if (auto it = s.find(name);
+          it == s.end() || it->second.dims != tensor.dims)
+        return false;
+  return true;
+}
+
+void fixInputs(ModelProto &model, const SampleSource &source) {
+  std::vector<Sample> samples = spread(source, 64);
+  if (!areAlike(samples))
+    return;
+  const Sample &sample = samples[0];
   for (auto &v : *model.mutable_graph()->mutable_input()) {
     auto it = sample.find(v.name());
     if (it == sample.end() || !v.type().has_tensor_type())

@@ -5,8 +5,8 @@
 #ifndef TESSERA_PASSES_QUANTISE_PREPARE_H
 #define TESSERA_PASSES_QUANTISE_PREPARE_H
 
+#include "passes/Quantise/Calibrate.h"
 #include "passes/Quantise/Graph.h"
-#include "passes/Quantise/Runner.h"
 
 namespace tessera::quantise {
 
@@ -29,8 +29,12 @@ int foldBatchNorms(ModelProto &model);
 /// running those nodes.
 int foldWeights(ModelProto &model, const CompileFunction &compile);
 
-/// Fixes the dimensions of the model's inputs to those of a sample.
-void fixInputs(ModelProto &model, const Sample &sample);
+/// At most `most` samples, spread over the data, which may be in some order.
+std::vector<Sample> spread(const SampleSource &source, size_t most);
+
+/// Fixes the dimensions of the model's inputs to those of the samples, if these
+/// are all alike.
+void fixInputs(ModelProto &model, const SampleSource &source);
 
 } // namespace tessera::quantise
 #endif

@@ -50,20 +50,10 @@ std::vector<double> verifyModel(const Graph &g, const ModelProto &emitted,
 
 namespace {
 
-/// Whether all samples have the shapes of the first.
-bool sameShapes(const std::vector<Sample> &samples) {
-  for (auto &s : samples)
-    for (auto &[name, t] : s)
-      if (t.dims != samples[0].at(name).dims)
-        return false;
-  return true;
-}
-
 /// How many samples a search may use: by the work of one run, not by the clock,
 /// so that the result depends on model and data alone.
-size_t searchSamples(double macs, size_t have) {
-  size_t wanted = macs > 0 ? size_t(std::clamp(3e9 / macs, 4.0, 16.0)) : 16;
-  return std::min(wanted, have);
+size_t searchSamples(double macs) {
+  return macs > 0 ? size_t(std::clamp(3e9 / macs, 4.0, 16.0)) : 16;
 }
 
 /// Of samples that say whether a change is worth a closer look.
@@ -102,7 +92,7 @@ public:
     std::vector<Unit> &units = result.decisions.units;
     for (Unit &u : units)
       u.type = options.activations;
-    measureWork(g, units, firstSamples(1)[0], compile);
+    measureWork(g, units, source.get(0), compile);
     for (const Unit &u : units)
       result.macs += u.macs;
     PolicyOptions policy{options.coverage, result.originalOpset};
@@ -126,7 +116,7 @@ public:
     lint(result.hazards);
     separateUnlike(g, units, ranges);
     result.parts = findParts(g, ranges);
-    samples = firstSamples(searchSamples(result.macs, source.count));
+    samples = spread(source, searchSamples(result.macs));
     settle(g, ranges);
     if (options.feedback)
       roundWithFeedback(g, source, compile, options.progress, result.decisions);
@@ -136,9 +126,8 @@ public:
     if (options.biasCorrection)
       correctBiases(g);
     if (options.layerErrors)
-      result.errors = measureErrors(
-          g, result.emitted.model, units,
-          firstSamples(std::min(kFewSamples, source.count)), compile);
+      result.errors = measureErrors(g, result.emitted.model, units,
+                                    spread(source, kFewSamples), compile);
     if (options.latency)
       priceIslands(g, ranges);
     for (const Unit &u : units)
@@ -153,21 +142,11 @@ private:
     result.foldedNorms = foldBatchNorms(proto);
     removeUnused(proto);
     // Constant shapes are compiled better, and tell how much work a product is.
-    std::vector<Sample> all = firstSamples(std::min<size_t>(source.count, 64));
     declared = proto.graph().input();
-    if (sameShapes(all))
-      fixInputs(proto, all[0]);
+    fixInputs(proto, source);
     // Where all but products is float there would be one behind each of them.
     if (options.exits && !isTransformer(Graph(proto)))
       exits = insertExits(proto, {options.coverage, result.originalOpset});
-  }
-
-  std::vector<Sample> firstSamples(size_t count) {
-    // Spread over the data, which may be in some order.
-    std::vector<Sample> out;
-    for (size_t i = 0; i < count; ++i)
-      out.push_back(source.get(i * source.count / count));
-    return out;
   }
 
   void correctBiases(const Graph &g) {

@@ -239,14 +239,6 @@ roundBlocks(const Graph &g, const std::vector<Unit> &units,
   return out;
 }
 
-std::vector<Sample> spread(const SampleSource &source, size_t most) {
-  std::vector<Sample> out;
-  size_t count = std::min(source.count, most);
-  for (size_t i = 0; i < count; ++i)
-    out.push_back(source.get(i * source.count / count));
-  return out;
-}
-
 void replaceWeights(WeightRewriter &rewriter, const Graph &g, const Unit &u,
                     WeightForm form, const BlockWeights *blocks) {
   if (blocks) {
@@ -276,10 +268,7 @@ WeightOnlyResult quantiseWeightsOnly(ModelProto proto,
     foldBatchNorms(proto);
   removeUnused(proto);
   auto declared = proto.graph().input();
-  Sample first = source.get(0);
-  if (source.count == 1 || source.get(source.count - 1).begin()->second.dims ==
-                               first.begin()->second.dims)
-    fixInputs(proto, first);
+  fixInputs(proto, source);
   Graph g(proto);
   std::vector<Unit> &units = result.units = findUnits(g);
   std::vector<std::optional<WeightForm>> forms(units.size(), options.form);
@@ -309,8 +298,14 @@ WeightOnlyResult quantiseWeightsOnly(ModelProto proto,
                   "constant weights of type float");
   result.model = rewriter.finish();
   result.parts = findParts(g, {});
+  std::vector<Sample> samples = spread(source, 8);
   result.verified =
-      verifyModel(g, result.model, result.parts, spread(source, 8), compile);
+      verifyModel(g, result.model, result.parts, samples, compile);
+  if (options.onDevices) {
+    ModelProto placed = result.model;
+    options.onDevices(placed, g);
+    result.onDevices = verifyModel(g, placed, result.parts, samples, compile);
+  }
   if (options.layerErrors)
     result.errors =
         measureErrors(g, result.model, units, spread(source, 4), compile);

@@ -21,6 +21,9 @@ struct WeightOnlyOptions {
   bool feedback = true; ///< error feedback by the inputs' second moments
   Recipe recipe;
   bool layerErrors = false; ///< fills WeightOnlyResult::errors
+  /// What devices do to values of the model; if set, fills
+  /// WeightOnlyResult::onDevices.
+  std::function<void(ModelProto &, const Graph &)> onDevices;
   CalibrationOptions calibration;
 };
 
@@ -28,6 +31,7 @@ struct WeightOnlyResult {
   ModelProto model;
   std::vector<Part> parts;
   std::vector<double> verified;
+  std::vector<double> onDevices; ///< like `verified`
   int64_t originalOpset = 0;
   int weights = 0; ///< that were replaced
   std::vector<Unit>

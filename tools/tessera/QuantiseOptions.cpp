@@ -7,15 +7,26 @@
 
 namespace tessera::tool {
 
+std::vector<std::string> schemeWords() {
+  return {"8x8", "16x8", "w4", "w8", "f16", "bf16"};
+}
+
+int32_t typeOfActivations(llvm::StringRef scheme, llvm::StringRef activations) {
+  return scheme == "16x8"         ? quantise::TensorProto::INT16
+         : activations == "uint8" ? quantise::TensorProto::UINT8
+                                  : quantise::TensorProto::INT8;
+}
+
 void addQuantiseOptions(CLI::App &command, QuantiseWords &words) {
+  std::vector<std::string> schemes = schemeWords();
+  schemes.push_back("int8");
   command
       .add_option(
           "--quantize", words.scheme,
           "Quantise the model first, as `tessera quantize` does: "
           "activations x weights 8x8\n"
           "(int8), 16x8; weights alone: w4, w8, f16, bf16. Needs --calib")
-      ->check(
-          CLI::IsMember({"int8", "8x8", "16x8", "w4", "w8", "f16", "bf16"}));
+      ->check(CLI::IsMember(schemes));
   command.add_option("--calib", words.calib,
                      "Calibration samples, as for `tessera quantize`");
   command.add_option("--samples", words.samples,
@@ -30,9 +41,10 @@ void addQuantiseOptions(CLI::App &command, QuantiseWords &words) {
       "--accuracy-drop", words.limit,
       "Most noise on calibration samples, of the worst output: 1% of its "
       "power, or 20dB\n"
-      "signal to noise. Precision and device of each operator are then chosen "
-      "together,\n"
-      "for the least estimated time; exit status 3 if no plan keeps the limit");
+      "signal to noise. With 8x8 and 16x8 precision and device of each "
+      "operator are then chosen\n"
+      "together, for the least estimated time; exit status 3 if no plan keeps "
+      "the limit");
 }
 
 /// The level that results do not depend on: what nearly every machine has.
@@ -41,7 +53,7 @@ static std::string calibrationVariant() {
   return best == "x86-64-v4" ? "x86-64-v3" : best;
 }
 
-static quantise::Progress quantiseProgress() {
+quantise::Progress quantiseProgress() {
   if (!isatty(2))
     return {};
   return [](const std::string &what, size_t done, size_t all) {
@@ -52,12 +64,21 @@ static quantise::Progress quantiseProgress() {
   };
 }
 
-static void printHazards(const std::vector<quantise::Hazard> &hazards) {
+void endQuantiseProgress() {
+  if (isatty(2))
+    fprintf(stderr, "\r\033[K");
+}
+
+void printHazards(const std::vector<quantise::Hazard> &hazards) {
+  constexpr size_t shown = 4;
+  endQuantiseProgress();
   for (const quantise::Hazard &h : hazards) {
-    std::string node = h.nodes.empty() ? "" : ": " + h.nodes.front();
-    if (h.nodes.size() > 1)
-      node += " and " + std::to_string(h.nodes.size() - 1) + " more";
-    fprintf(stderr, "warning: %s%s: %s; %s\n", h.kind.c_str(), node.c_str(),
+    std::string nodes;
+    for (size_t i = 0; i < h.nodes.size() && i < shown; ++i)
+      nodes += (i ? ", " : ": ") + h.nodes[i];
+    if (h.nodes.size() > shown)
+      nodes += " and " + std::to_string(h.nodes.size() - shown) + " more";
+    fprintf(stderr, "warning: %s%s: %s; %s\n", h.kind.c_str(), nodes.c_str(),
             h.text.c_str(), h.remedy.c_str());
   }
 }
@@ -74,11 +95,6 @@ static int checkTogether(const CLI::App &command, const QuantiseWords &words) {
     return exitDone;
   if (words.calib.empty())
     return fail("--quantize " + words.scheme + ": --calib is missing",
-                exitUsage);
-  bool weightsAlone = quantise::parseWeightForm(words.scheme).has_value();
-  if (weightsAlone && !words.recipe.empty())
-    return fail("--recipe is of the schemes 8x8 and 16x8, not of " +
-                    words.scheme,
                 exitUsage);
   if (command.count("--activations") && words.scheme != "int8" &&
       words.scheme != "8x8")
@@ -108,9 +124,7 @@ int readQuantiseOptions(const CLI::App &command, const QuantiseWords &words,
                   exitUsage);
   }
   quantise::QuantiseOptions &o = request->options;
-  o.activations = request->scheme == "16x8"      ? quantise::TensorProto::INT16
-                  : words.activations == "uint8" ? quantise::TensorProto::UINT8
-                                                 : quantise::TensorProto::INT8;
+  o.activations = typeOfActivations(request->scheme, words.activations);
   o.progress = o.calibration.progress = o.islands.progress = quantiseProgress();
   request->weights.form = quantise::parseWeightForm(request->scheme)
                               .value_or(quantise::WeightForm::Int8);

@@ -7,6 +7,7 @@
 #include "tools/tessera/Commands.h"
 #include "tools/tessera/Metric.h"
 #include "tools/tessera/ModelRunner.h"
+#include "tools/tessera/QuantiseOptions.h"
 #include "tools/tessera/Samples.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -16,7 +17,6 @@
 
 #include <cstdio>
 #include <fstream>
-#include <unistd.h>
 
 namespace tessera::tool {
 namespace {
@@ -39,35 +39,8 @@ struct Arguments {
        hasPercentile = false;
 };
 
-Progress progress() {
-  if (!isatty(2))
-    return {};
-  return [](const std::string &what, size_t done, size_t all) {
-    fprintf(stderr, "\r\033[K%s %zu/%zu", what.c_str(), done, all);
-    fflush(stderr);
-  };
-}
-void endLine() {
-  if (isatty(2))
-    fprintf(stderr, "\r\033[K");
-}
-
-void printHazards(const std::vector<Hazard> &hazards) {
-  endLine();
-  for (const Hazard &h : hazards) {
-    std::string nodes;
-    for (size_t i = 0; i < h.nodes.size() && i < 4; ++i)
-      nodes += (i ? ", " : "") + h.nodes[i];
-    if (h.nodes.size() > 4)
-      nodes += " and " + std::to_string(h.nodes.size() - 4) + " more";
-    fprintf(stderr, "warning: %s%s%s: %s; %s\n", h.kind.c_str(),
-            nodes.empty() ? "" : ": ", nodes.c_str(), h.text.c_str(),
-            h.remedy.c_str());
-  }
-}
-
 void printSummary(const Arguments &a, const QuantiseResult &r) {
-  endLine();
+  endQuantiseProgress();
   size_t quantised = 0, floating = 0;
   for (const Unit &u : r.decisions.units)
     (u.quantised ? quantised : floating)++;
@@ -187,9 +160,7 @@ double latencyOn(const Arguments &a, const ModelProto &model) {
 
 /// Options from words; a usage error or 0.
 int readOptions(const Arguments &a, QuantiseOptions &o) {
-  o.activations = a.scheme == "16x8"         ? TensorProto::INT16
-                  : a.activations == "uint8" ? TensorProto::UINT8
-                                             : TensorProto::INT8;
+  o.activations = typeOfActivations(a.scheme, a.activations);
   o.coverage = a.coverage == "all"        ? Coverage::All
                : a.coverage == "products" ? Coverage::Products
                                           : Coverage::Auto;
@@ -201,7 +172,7 @@ int readOptions(const Arguments &a, QuantiseOptions &o) {
   o.layerErrors = !a.report.empty();
   if (!a.target.empty())
     o.latency = [&a](const ModelProto &m) { return latencyOn(a, m); };
-  o.progress = o.calibration.progress = o.islands.progress = progress();
+  o.progress = o.calibration.progress = o.islands.progress = quantiseProgress();
   o.calibration.cacheFile = a.cache;
   if (a.islands != "auto") {
     char *end = nullptr;
@@ -267,7 +238,7 @@ int checkMetric(const Arguments &a, const ModelProto &before,
     return exitDone;
   double value = measureMetric(a.metric, before, after, samples,
                                makeCompileFunction(a.dims));
-  endLine();
+  endQuantiseProgress();
   if (!a.quiet)
     fprintf(stderr, "metric: %g on calibration samples\n", value);
   if (!a.hasFloor || value >= a.atLeast)
@@ -287,7 +258,7 @@ int runWeightOnly(const Arguments &a, const Recipe &recipe,
   options.block = a.block;
   options.symmetric = !a.asymmetric;
   options.feedback = !a.nearest;
-  options.calibration.progress = progress();
+  options.calibration.progress = quantiseProgress();
   WeightOnlyResult r =
       quantiseWeightsOnly(model, samples, makeCompileFunction(a.dims), options);
   int status = checkMetric(a, model, r.model, samples);
@@ -297,7 +268,7 @@ int runWeightOnly(const Arguments &a, const Recipe &recipe,
     status = writeReport(forReport(r), a.report);
   if (status || a.quiet)
     return status;
-  endLine();
+  endQuantiseProgress();
   for (size_t k = 0; k < r.parts.size(); ++k)
     fprintf(stderr, "%s: %.1f dB on calibration samples\n",
             r.parts[k].name.c_str(), r.verified[k]);
@@ -366,7 +337,7 @@ void addQuantize(CLI::App &app, int &status) {
       ->add_option("--scheme", a->scheme,
                    "Activations x weights: 8x8, 16x8; weights alone: w4, w8 "
                    "(blocks), f16, bf16")
-      ->check(CLI::IsMember({"8x8", "16x8", "w4", "w8", "f16", "bf16"}))
+      ->check(CLI::IsMember(schemeWords()))
       ->capture_default_str();
   command
       ->add_option("--block", a->block,
