@@ -30,11 +30,11 @@ MODEL = ("g (float[1,8,10,10] x) => (float[1,8,10,10] y) {" + Q.format("a", 0.02
          + """ xq = QuantizeLinear(x, sa, za) xd = DequantizeLinear(xq, sa, za) wq = QuantizeLinear($[8,8,3,3], sw, zw) wd = DequantizeLinear(wq, sw, zw)
   c = Conv<pads=[1,1,1,1]>(xd, wd) r = Relu(c) cq = QuantizeLinear(r, sb, zb) cd = DequantizeLinear(cq, sb, zb) y = Identity(cd) }""")
 # Two convolutions, of which a file with the weights of both is over LARGE bytes.
-CHAIN = ("g (float[1,64,10,10] x) => (float[1,64,10,10] y) {" + Q.format("a", 0.02, 3) + Q.format("w", 0.015625, 0) + Q.format("b", 0.05, -7) + Q.format("c", 0.1, 0)
-         + """ xq = QuantizeLinear(x, sa, za) xd = DequantizeLinear(xq, sa, za) wq = QuantizeLinear($[64,64,3,3], sw, zw) wd = DequantizeLinear(wq, sw, zw)
-  c = Conv<pads=[1,1,1,1]>(xd, wd) cq = QuantizeLinear(c, sb, zb) cd = DequantizeLinear(cq, sb, zb) vq = QuantizeLinear($[64,64,3,3], sw, zw) vd = DequantizeLinear(vq, sw, zw)
-  d = Conv<pads=[1,1,1,1]>(cd, vd) dq = QuantizeLinear(d, sc, zc) y = DequantizeLinear(dq, sc, zc) }""")
-LARGE = 60000
+CHAIN = ("g (float[1,64,1,1] x) => (float[1,64,1,1] y) {" + Q.format("a", 0.02, 3) + Q.format("w", 0.015625, 0) + Q.format("b", 0.05, -7) + Q.format("c", 0.1, 0)
+         + """ xq = QuantizeLinear(x, sa, za) xd = DequantizeLinear(xq, sa, za) wq = QuantizeLinear($[64,64,1,1], sw, zw) wd = DequantizeLinear(wq, sw, zw)
+  c = Conv(xd, wd) cq = QuantizeLinear(c, sb, zb) cd = DequantizeLinear(cq, sb, zb) vq = QuantizeLinear($[64,64,1,1], sw, zw) vd = DequantizeLinear(vq, sw, zw)
+  d = Conv(cd, vd) dq = QuantizeLinear(d, sc, zc) y = DequantizeLinear(dq, sc, zc) }""")
+LARGE = 9000
 TARGET = "ethos-u55-256"
 HELLO = """printf '{"version": "5.2.0"}\\n'; """
 REGION = '{"address": 0, "size": 16, "region": 1, "element_size": 1, "shape": []}'
