@@ -215,6 +215,11 @@ FailureOr<Kernel> compileDispatch(tsr::DispatchOp op, const Device &device,
       reasons.no() << "the GPU's kernel builder gave up";
     return failure();
   }
+  if (kernel.bindings.size() > device.maxBindings) {
+    reasons.no() << kernel.bindings.size() << " buffers exceed the GPU's "
+                 << device.maxBindings << " a kernel";
+    return failure();
+  }
   for (unsigned axis = 0; axis < 3; ++axis)
     if (kernel.groups[axis] > device.maxGroups[axis] ||
         kernel.local[axis] > device.maxLocal[axis]) {

@@ -386,6 +386,8 @@ class Cases:
         refuse("layernorm-mean", "statistics as results", "LayerNormalization", self.f(4, 8), {"y": (F, (4, 8)), "m": (F, (4, 1))}, {"s": self.f(8)})
         refuse("product-int32", "a product of int32", "MatMul", self.r.integers(0, 9, (4, 8), dtype=np.int32), {"y": (TensorProto.INT32, (4, 4))}, {"b": self.r.integers(0, 9, (8, 4), dtype=np.int32)})
         refuse("softmax-double", "element type float64 needs the feature float64", "Softmax", self.f(4, 8, dtype=np.float64), {"y": (TensorProto.DOUBLE, (4, 8))})
+        many = {f"x{i}": self.f(2, 4) for i in range(64)}
+        self.add("refused-buffers", [n("Concat", [*many], ["y"], axis=0)], many, {"y": (F, (128, 4))}, refused="65 buffers exceed the GPU's 64 a kernel")
         refuse("modulo-zero", "an integer division by a tensor that may hold zero", "Mod", np.arange(4, dtype=np.int32), {"y": (TensorProto.INT32, (4,))}, {"z": np.array([1, 0, 2, 3], np.int32)})
 
 
