@@ -27,7 +27,9 @@ struct NumberRule {
 constexpr double tiny = 1e-9;
 constexpr NumberRule ratio{"ratio", tiny, 1}, gigabytesPerSecond{"GB/s", tiny, 1e6}, gigamacs{"GMAC/s", tiny, 1e9},
     gigaElements{"Gelem/s", tiny, 1e9}, microseconds{"us", 0, 1e9}, mebibytes{"MiB", tiny, 1e9},
-    kibibytes{"KiB", 0, 1e9}, channels{"channels", 1, 4096};
+    kibibytes{"KiB", 0, 1e9}, channels{"channels", 1, 4096},
+    // What Vulkan 1.1 has everywhere, and what no kernel can use more of.
+    invocations{"invocations", 128, 4096}, sharedKibibytes{"KiB", 16, 1024}, rangeMebibytes{"MiB", 128, 4096};
 
 enum class Argument { None, Attribute, Operand, OperandOrAll, OperandAxis };
 struct SubjectInfo {
@@ -56,6 +58,7 @@ private:
   void readUnit(const yaml::Node &node);
   void readEthosU(yaml::MappingReader &m, Unit &unit);
   void checkEthosU(yaml::MappingReader &m, const Unit &unit);
+  void readVulkan(yaml::MappingReader &m, Unit &unit);
   void readUnitFields(yaml::MappingReader &m, Unit &unit, yaml::Position at);
   void readParams(const yaml::Node &node);
   void readCosts(const yaml::Node &node, Unit &unit, StringRef precision, yaml::Position at);
@@ -250,19 +253,42 @@ void DescriptionParser::readEthosU(yaml::MappingReader &m, Unit &unit) {
   unit.memoryMode = m.text("memory_mode");
 }
 
+/// Features and limits that kernels are made for; the loader holds the device
+/// against them again.
+void DescriptionParser::readVulkan(yaml::MappingReader &m, Unit &unit) {
+  for (const yaml::Node &item : m.items("features", /*isRequired=*/true))
+    if (std::optional<std::string> unknown = unit.gpu.addFeatures(item.text)) {
+      std::string known;
+#define TESSERA_FEATURE(id, word, text) known += std::string(known.empty() ? "" : ", ") + word;
+#include "targets/Vulkan/Features.def"
+#undef TESSERA_FEATURE
+      faults.add(item.at, "feature '" + *unknown + "' is none of " + known);
+    }
+  unit.gpu.maxInvocations = unsigned(quantity(m, "workgroup", invocations).value);
+  unit.gpu.maxLocal = {unit.gpu.maxInvocations, unit.gpu.maxInvocations, 64};
+  unit.gpu.sharedBytes = unsigned(quantity(m, "shared", sharedKibibytes).value * 1024);
+  unit.gpu.maxBufferRange = uint64_t(quantity(m, "buffer_range", rangeMebibytes).value * 1048576);
+}
+
 void DescriptionParser::readUnitFields(yaml::MappingReader &m, Unit &unit, yaml::Position at) {
   std::string kind = m.text("kind");
-  if (!kind.empty() && kind != "cpu" && kind != "npu")
-    faults.add(m.optional("kind")->at, "kind '" + kind + "' is none of cpu, npu");
-  unit.kind = kind == "npu" ? UnitKind::Npu : UnitKind::Cpu;
+  if (!kind.empty() && kind != "cpu" && kind != "gpu" && kind != "npu")
+    faults.add(m.optional("kind")->at, "kind '" + kind + "' is none of cpu, gpu, npu");
+  unit.kind = kind == "npu" ? UnitKind::Npu : kind == "gpu" ? UnitKind::Gpu : UnitKind::Cpu;
   unit.backend = m.text("backend");
-  bool npu = unit.kind == UnitKind::Npu;
-  bool known = npu ? is_contained({"tosa-ref", "ethos-u", "rknn"}, unit.backend) : unit.backend == "cpu";
+  SmallVector<StringRef> backends{"cpu"};
+  if (unit.kind == UnitKind::Npu)
+    backends = {"tosa-ref", "ethos-u", "rknn"};
+  else if (unit.kind == UnitKind::Gpu)
+    backends = {"vulkan"};
+  bool known = is_contained(backends, unit.backend);
   if (!unit.backend.empty() && !known)
     faults.add(m.optional("backend")->at, "backend '" + unit.backend + "' does not serve units of kind " + kind +
-                                              "; known is " + (npu ? "tosa-ref, ethos-u, rknn" : "cpu"));
+                                              "; known is " + join(backends, ", "));
   if (unit.backend == "ethos-u")
     readEthosU(m, unit);
+  if (unit.backend == "vulkan")
+    readVulkan(m, unit);
   if (unit.backend == "rknn")
     unit.accelerator = m.text("accelerator");
   if (auto index = memory(m.text("memory"), at))
@@ -564,7 +590,8 @@ void DescriptionParser::readTop(const yaml::Node &root) {
     readUnit(node);
   if (t.units.empty())
     faults.add(root.at, "a target has at least one unit, its CPU");
-  for (const yaml::Node &node : m.items("links", /*isRequired=*/t.units.size() > 1))
+  bool needsLinks = any_of(t.units, [&](const Unit &u) { return u.memory != t.units.front().memory; });
+  for (const yaml::Node &node : m.items("links", needsLinks))
     readLink(node);
   if (const yaml::Node *params = m.required("params"))
     readParams(*params);

@@ -119,13 +119,26 @@ static void lowerFor(const Unit &unit, llvm::ArrayRef<Operation *> ops, Precisio
   (void)tosa::canLower(ops, precision, device, sumsMatter(ops), reasons);
 }
 
+/// What of the unit decides how operators lower for it.
+static std::string deviceOf(const Unit &unit) {
+  if (unit.backend != "vulkan")
+    return unit.deviceKind();
+  const vulkan::Device &d = unit.gpu;
+  std::string text = "vulkan";
+  for (uint64_t limit : {uint64_t(d.features), uint64_t(d.maxInvocations), uint64_t(d.sharedBytes), d.maxBufferRange})
+    text += " " + std::to_string(limit);
+  return text;
+}
+
 const std::vector<std::string> &PlacementJudge::lower(const Unit &unit, Operation *op, Precision precision) {
   std::vector<Operation *> together{op};
   if (isQuantised(precision))
     together = quantisedNeighbourhood(op);
-  auto [it, isNew] = lowered.try_emplace({unit.deviceKind(), precision, together});
+  auto [it, isNew] = lowered.try_emplace({deviceOf(unit), precision, together});
   if (!isNew)
     return it->second;
+  if (unit.backend == "vulkan")
+    return it->second = compileForGpu(together, unit);
   cpu::Reasons reasons;
   auto ask = [&](llvm::ArrayRef<Operation *> ops) {
     lowerFor(unit, ops, precision, reasons);

@@ -16,12 +16,15 @@ namespace tessera {
 /// what was lowered once is remembered.
 class PlacementJudge {
 public:
+  /// Compiles operators for a GPU; what keeps them from it.
+  using GpuCompiler = std::function<std::vector<std::string>(llvm::ArrayRef<mlir::Operation *>, const Unit &)>;
   /// What the vendor's compiler of the unit says against a region that lowers;
   /// empty if it takes it, or the unit has no such compiler.
   using Vendor = std::function<std::string(const Unit &, llvm::ArrayRef<mlir::Operation *>, Precision)>;
   /// `strict`: no precision that changes values, as under --fp-mode strict. Without
   /// `vendor` no compiler is asked.
-  explicit PlacementJudge(bool strict = false, Vendor vendor = {}) : strict(strict), vendor(std::move(vendor)) {}
+  PlacementJudge(bool strict, GpuCompiler compileForGpu, Vendor vendor = {})
+      : strict(strict), compileForGpu(std::move(compileForGpu)), vendor(std::move(vendor)) {}
   /// All that keeps `op` from running on the unit with tensors stored in
   /// `precision`; empty if it runs there. At int8 its quantisers are lowered with
   /// it. On a CPU its kernels are asked, but for what the plan does itself (views,
@@ -31,6 +34,7 @@ public:
 
 private:
   bool strict;
+  GpuCompiler compileForGpu;
   Vendor vendor;
   const std::vector<std::string> &lower(const Unit &unit, mlir::Operation *op, Precision precision);
   /// By the device that was asked about, precision and operators.

@@ -23,6 +23,8 @@ StringRef precisionName(Precision precision) {
 std::string Unit::deviceKind() const {
   if (backend == "rknn")
     return "rknn/" + accelerator;
+  if (backend == "vulkan")
+    return "vulkan";
   return backend == "ethos-u" ? accelerator + "/" + systemConfig + "/" + memoryMode : "";
 }
 

@@ -2,6 +2,7 @@
 #ifndef TESSERA_TARGETS_TARGET_H
 #define TESSERA_TARGETS_TARGET_H
 
+#include "targets/Vulkan/Device.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringRef.h"
@@ -37,7 +38,7 @@ constexpr bool isQuantised(Precision p) { return p == Precision::Int8 || p == Pr
 /// Bytes of an activation.
 constexpr unsigned storedBytes(Precision p) { return p == Precision::F32 ? 4 : p == Precision::Int8 ? 1 : 2; }
 
-enum class UnitKind { Cpu, Npu };
+enum class UnitKind { Cpu, Gpu, Npu };
 
 /// Parameters of the cost model (CostModel.h) for one unit and precision.
 struct CostParams {
@@ -99,10 +100,11 @@ struct OpRule {
 };
 
 struct Unit {
-  std::string name, backend; ///< backend: "cpu", "tosa-ref", "ethos-u" or "rknn"
+  std::string name, backend; ///< backend: "cpu", "tosa-ref", "ethos-u", "rknn" or "vulkan"
   /// What the vendor's compiler is told, in its own words; of rknn only the first,
   /// the chip.
   std::string accelerator, systemConfig, memoryMode;
+  vulkan::Device gpu; ///< of vulkan: features and limits that kernels are made for
   UnitKind kind = UnitKind::Cpu;
   bool segments = false; ///< work is submitted in segments, each with a launch
   unsigned memory = 0;   ///< index into memories
@@ -116,7 +118,7 @@ struct Unit {
 
   bool supports(Precision p) const;
   /// Whether an operator without a rule may run: its backend knows the hardware's limits.
-  bool decidesItself() const { return backend == "cpu" || backend == "ethos-u"; }
+  bool decidesItself() const { return backend == "cpu" || backend == "ethos-u" || backend == "vulkan"; }
   /// What a host must drive to run the unit's artefacts (FORMAT.md, Devices); empty
   /// if it is always played.
   std::string deviceKind() const;

@@ -94,6 +94,7 @@ if [[ -x $build/bin/tessera ]]; then
   suite graphs "$python" test/e2e/graphs.py
   suite partition "$python" test/e2e/partition.py
   suite devices "$python" test/e2e/devices.py
+  suite vulkan "$python" test/e2e/vulkan.py ${full:+--runs 1000}
   suite cache "$python" test/e2e/cache.py
   suite trees "$python" test/e2e/trees.py
   suite ethosu "$python" test/e2e/ethosu.py

@@ -313,7 +313,7 @@ FailureOr<CompileResult> compile(const CompileOptions &options, MLIRContext *con
     return result;
 
   progress(Phase::Plan);
-  auto built = buildPlan(**lowering, isas.front()->arch);
+  auto built = buildPlan(**lowering, isas.front()->arch, &*target);
   if (failed(built))
     return failure();
   Plan &plan = built->plan;

@@ -592,7 +592,8 @@ void PlanBuilder::reuseInPlace() {
   // Lifetime of a storage: all aliases of a root together.
   for (uint32_t at = 0; at < plan.commands.size(); ++at) {
     const PlanCommand &c = plan.commands[at];
-    if (c.kind != CommandKind::Dispatch || sources[c.a].extents)
+    // A GPU's invocations are in no order, and its kernels count on buffers apart.
+    if (c.kind != CommandKind::Dispatch || sources[c.a].extents || isVulkan(c.device))
       continue;
     tsr::DispatchOp op = sources[c.a].op;
     SmallVector<unsigned> candidates = positionwise(op);
@@ -662,13 +663,13 @@ LogicalResult PlanBuilder::run() {
   return success();
 }
 
-FailureOr<BuiltPlan> buildPlan(Lowering &l, cpu::Arch arch) {
+FailureOr<BuiltPlan> buildPlan(Lowering &l, cpu::Arch arch, const TargetDescription *target) {
   for (auto types : {l.func.getArgumentTypes(), l.func.getResultTypes()})
     for (Type t : types)
       if (!isa<RankedTensorType>(t) || !onnxElementType(cast<RankedTensorType>(t).getElementType()) ||
           !onnx::getStorageBits(cast<RankedTensorType>(t).getElementType()))
         return l.func.emitError("inputs and outputs of type ") << onnx::getTypeName(t) << " are not supported";
-  PlanBuilder builder(l, arch);
+  PlanBuilder builder(l, arch, target);
   if (failed(builder.run()))
     return failure();
   return BuiltPlan{std::move(builder.plan), std::move(builder.sources)};

@@ -8,6 +8,8 @@
 
 namespace tessera {
 
+struct TargetDescription;
+
 /// A plan without code: `kernels[i]` is computed by `sources[i]`.
 struct BuiltPlan {
   Plan plan;
@@ -15,8 +17,9 @@ struct BuiltPlan {
 };
 
 /// Builds the plan of `l.func`. Constants alias the module's attributes: the
-/// module must outlive the plan.
-mlir::FailureOr<BuiltPlan> buildPlan(Lowering &l, cpu::Arch arch);
+/// module must outlive the plan. Segments of GPUs are compiled for the units of
+/// `target`.
+mlir::FailureOr<BuiltPlan> buildPlan(Lowering &l, cpu::Arch arch, const TargetDescription *target = nullptr);
 
 /// ONNX TensorProto.DataType of an MLIR element type, 0 if there is none.
 int32_t onnxElementType(mlir::Type element);

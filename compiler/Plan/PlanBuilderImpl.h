@@ -5,13 +5,15 @@
 
 #include "compiler/Plan/PlanBuilder.h"
 
+#include "targets/Target.h"
+
 #include <map>
 
 namespace tessera {
 
 class PlanBuilder {
 public:
-  PlanBuilder(Lowering &l, cpu::Arch arch) : l(l), arch(arch) {}
+  PlanBuilder(Lowering &l, cpu::Arch arch, const TargetDescription *target) : l(l), arch(arch), target(target) {}
   llvm::LogicalResult run();
   Plan plan;
   std::vector<cpu::KernelSource> sources;
@@ -68,6 +70,8 @@ private:
   void fetchForBodies(mlir::Operation *op);
   llvm::LogicalResult declareDevice(tsr::SegmentOp op);
   llvm::LogicalResult segment(tsr::SegmentOp op);
+  bool isVulkan(uint32_t ofDevice) const;
+  llvm::LogicalResult addShaders(tsr::SegmentOp op, uint32_t at);
 
   void agree(uint32_t extent, uint32_t now, uint32_t i, mlir::Operation *op, unsigned scan);
   void inputs();
@@ -77,6 +81,7 @@ private:
 
   Lowering &l;
   cpu::Arch arch;
+  const TargetDescription *target; ///< where GPUs' limits are
   llvm::DenseMap<mlir::Value, uint32_t> buffers;
   llvm::DenseMap<Sym, uint32_t> prepareRegs;
   std::vector<llvm::DenseMap<Sym, uint32_t>> scopes; ///< run-time registers, by region

@@ -8,6 +8,7 @@
 // its own; the fence comes as late as that allows.
 #include "compiler/Plan/PlanBuilderImpl.h"
 #include "dialects/Onnx/IR/OnnxUtils.h"
+#include "runtime-stub/format/Vulkan.h"
 
 using namespace mlir;
 
@@ -22,6 +23,8 @@ uint16_t PlanBuilder::poolOf(uint32_t ofDevice, bool shared) {
       return firstDevicePool + i;
   PlanPool pool{.name = plan.devices[ofDevice].name + (shared ? ".shared" : "")};
   pool.device = ofDevice;
+  if (isVulkan(ofDevice))
+    pool.alignment = format::vulkan::kRangeAlignment;
   devicePools.push_back(std::move(pool));
   sharedPools.push_back(shared);
   return firstDevicePool + devicePools.size() - 1;
@@ -225,6 +228,8 @@ LogicalResult PlanBuilder::segment(tsr::SegmentOp op) {
       plan.artefacts.pop_back();
     return success();
   }
+  if (isVulkan(number) && target && failed(addShaders(op, at)))
+    return failure();
   ++launches;
   inFlight[number] = true;
   return success();

@@ -3,6 +3,7 @@
 #include "compiler/Report/Originals.h"
 #include "dialects/Onnx/IR/OnnxUtils.h"
 #include "passes/Codegen/Lowering.h"
+#include "passes/Partition/GpuSegments.h"
 #include "targets/CostModel.h"
 #include "passes/Partition/VendorTools.h"
 #include "targets/Placement.h"
@@ -37,7 +38,7 @@ class Auditor {
 public:
   /// Without `vendors` no vendor's compiler is asked.
   Auditor(ModuleOp module, const Originals &originals, bool strict, VendorTools *vendors)
-      : module(module), originals(originals), judge(strict, vendors ? askedOf(*vendors) : PlacementJudge::Vendor()) {}
+      : module(module), originals(originals), judge(strict, gpuFaults, vendors ? askedOf(*vendors) : PlacementJudge::Vendor()) {}
   void prepare();
   TargetAudit run(const TargetDescription &target);
   /// What was wrong with a vendor's compiler; empty if nothing was.

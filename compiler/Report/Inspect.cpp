@@ -2,6 +2,7 @@
 
 #include "compiler/Report/InspectText.h"
 
+#include "runtime-stub/format/Vulkan.h"
 #include "targets/EthosU/Artefact.h"
 #include "targets/Rknn/Toolkit.h"
 #include "runtime-stub/format/Header.h"
@@ -273,7 +274,32 @@ private:
     }
   }
   /// What a vendor's compiler made, where that is known by its first bytes.
+  /// Of a Vulkan device's segment; false if it is none.
+  static bool vulkan(Json &row, llvm::ArrayRef<uint8_t> bytes) {
+    namespace vk = format::vulkan;
+    if (bytes.size() < 4 || !std::equal(std::begin(vk::kMagic), std::end(vk::kMagic), bytes.begin()))
+      return false;
+    vk::Artefact a;
+    if (vk::Fault fault = vk::check(bytes.data(), bytes.size(), a); fault.part) {
+      row["fault"] = std::string(fault.part) + " " + std::to_string(fault.index) + ": " + fault.what;
+      return true;
+    }
+    uint64_t words = 0, features = 0;
+    for (uint32_t i = 0; i < a.head.modules; ++i) {
+      words += a.module(i).bytes;
+      features |= a.module(i).features;
+    }
+    row["shaders"] = a.head.modules;
+    row["shader_bytes"] = words;
+    row["steps"] = a.head.steps;
+    row["weight_bytes"] = a.head.constantsBytes;
+    row["scratch_bytes"] = a.head.scratchBytes;
+    row["feature_bits"] = features;
+    return true;
+  }
   void artefact(Json &row, llvm::ArrayRef<uint8_t> bytes) {
+    if (vulkan(row, bytes))
+      return;
     if (rknn::isArtefact(bytes)) {
       if (auto a = rknn::readArtefact(bytes)) {
         row["platform"] = a->platform;

@@ -65,6 +65,10 @@ void printTensors(llvm::raw_ostream &os, const char *title,
 std::string artefactText(const Json &segment) {
   if (segment.contains("fault"))
     return ", " + segment["fault"].get<std::string>();
+  if (segment.contains("shaders"))
+    return ", " + std::to_string(segment["shaders"].get<uint64_t>()) + " shaders of " +
+           sizeText(segment["shader_bytes"]) + ", " + std::to_string(segment["steps"].get<uint64_t>()) +
+           " steps, weights " + sizeText(segment["weight_bytes"]);
   if (!segment.contains("accelerator"))
     return "";
   return ", commands " + sizeText(segment["command_bytes"]) + ", weights " + sizeText(segment["weight_bytes"]) +

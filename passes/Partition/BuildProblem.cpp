@@ -6,6 +6,7 @@
 #include "llvm/ADT/SetVector.h"
 #include "mlir/IR/IRMapping.h"
 #include "passes/Codegen/Lowering.h"
+#include "passes/Partition/GpuSegments.h"
 #include "passes/Partition/Islands.h"
 #include "targets/CostModel.h"
 #include "targets/Placement.h"
@@ -22,7 +23,7 @@ using partition::Cost;
 class Builder {
 public:
   Builder(func::FuncOp func, const TargetDescription &target, const BuildProblemOptions &options)
-      : func(func), target(target), options(options), judge(options.strict) {}
+      : func(func), target(target), options(options), judge(options.strict, gpuFaults) {}
   FailureOr<ModelProblem> run();
 
 private:
@@ -225,7 +226,11 @@ std::vector<std::string> Builder::faultsOf(const SmallVector<Operation *> &ops, 
   for (Operation *op : ops)
     for (const std::string &fault : judge.faults(target, device.unit, op, device.precision))
       add(ops.size() > 1 ? (onnx::getNodeName(op) + ": " + fault).str() : fault);
-  if (faults.empty() && target.units[device.unit].backend != "cpu") {
+  const Unit &unit = target.units[device.unit];
+  if (faults.empty() && isGpu(unit)) {
+    if (ops.size() > 1) // one alone was asked above
+      faults = gpuFaults(ops, unit);
+  } else if (faults.empty() && unit.backend != "cpu") {
     cpu::Reasons reasons;
     if (failed(tosa::canLower(ops, device.precision, reasons)))
       for (const std::string &reason : reasons.all)

@@ -4,6 +4,8 @@
 #include "llvm/ADT/MapVector.h"
 #include "mlir/Analysis/TopologicalSortUtils.h"
 #include "passes/Canonicalise/OnnxBuilder.h"
+#include "passes/Partition/GpuSegments.h"
+#include "passes/Partition/WrapSegment.h"
 #include "targets/Tosa/Raise.h"
 #include "targets/Tosa/Segment.h"
 
@@ -28,6 +30,7 @@ public:
 
 private:
   LogicalResult build(const Part &part);
+  LogicalResult buildGpu(const Part &part);
   FailureOr<tsr::SegmentOp> createSegment(const Part &part, tosa::Segment &lowered, TypeRange results);
   LogicalResult fillBody(tsr::SegmentOp segment, tosa::Segment &lowered);
   void connectResults(tsr::SegmentOp segment, const tosa::Segment &lowered);
@@ -137,7 +140,19 @@ void Materialiser::connectResults(tsr::SegmentOp segment, const tosa::Segment &l
   }
 }
 
+/// A GPU computes the operators as they are; its code is made when the plan is.
+LogicalResult Materialiser::buildGpu(const Part &part) {
+  const Unit &unit = target.units[part.device.unit];
+  auto segment = wrapIntoSegment(part.ops, unit.name, part.device.unit, zeroCopy(part.device.unit));
+  if (failed(segment))
+    return failure();
+  (*segment).setKind(unit.deviceKind());
+  return success();
+}
+
 LogicalResult Materialiser::build(const Part &part) {
+  if (isGpu(target.units[part.device.unit]))
+    return buildGpu(part);
   tosa::Reasons reasons;
   auto lowered = tosa::buildSegment(part.ops, part.device.precision, reasons);
   if (failed(lowered)) {
@@ -215,11 +230,30 @@ LogicalResult Materialiser::run(const ModelProblem &model, const partition::Solu
   return success();
 }
 
+/// Takes the option of the segment's device from its groups.
+static void refuseSegment(ModelProblem &model, const partition::Solution &solution, const Part &part,
+                          const std::vector<std::string> &reasons) {
+  for (size_t j : part.groups) {
+    auto &options = model.problem.ops[j].options;
+    unsigned device = options[solution.choice[j]].device;
+    llvm::erase_if(options, [&](const partition::Option &o) { return unsigned(o.device) == device; });
+    PlacementRefusal refusal{device, {}};
+    for (const std::string &reason : reasons)
+      refusal.reasons.push_back("with its neighbours: " + reason);
+    model.groups[j].refusals.push_back(std::move(refusal));
+  }
+}
+
 FailureOr<bool> dropRefusedSegments(const TargetDescription &target, ModelProblem &model,
                                     const partition::Solution &solution, VendorTools *vendors) {
   bool changed = false;
   for (const Part &part : partsOf(model, solution)) {
     const Unit &unit = target.units[part.device.unit];
+    if (isGpu(unit) && part.groups.size() > 1) // one alone was asked before
+      if (auto faults = gpuFaults(part.ops, unit); !faults.empty()) {
+        refuseSegment(model, solution, part, faults);
+        changed = true;
+      }
     if (!vendors || !VendorTools::serves(unit))
       continue;
     tosa::Reasons reasons;
@@ -233,12 +267,7 @@ FailureOr<bool> dropRefusedSegments(const TargetDescription &target, ModelProble
     if (answer->code)
       continue;
     changed = true;
-    for (size_t j : part.groups) {
-      auto &options = model.problem.ops[j].options;
-      unsigned device = options[solution.choice[j]].device;
-      llvm::erase_if(options, [&](const partition::Option &o) { return unsigned(o.device) == device; });
-      model.groups[j].refusals.push_back({device, {"with its neighbours: " + answer->reason}});
-    }
+    refuseSegment(model, solution, part, {answer->reason});
   }
   return changed;
 }

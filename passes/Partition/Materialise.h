@@ -5,7 +5,8 @@
 //         %r = tsr.segment "npu"(%h) {artefact} { what the artefact says, as onnx operators }
 //         %y = onnx.Cast(%r) : float32
 //
-// A segment's operators are lowered to the form that its unit's tools take,
+// A GPU's segment holds the operators as they are. Of any other unit, a segment's
+// operators are lowered to the form that its unit's tools take,
 // serialised, and read back; the body is made of what was read. So what the
 // stand-in device runs is the file in the bundle, or the one that the vendor's
 // compiler got, which is part of what it made. A tensor is converted once
@@ -18,7 +19,7 @@
 
 namespace tessera {
 
-/// Compiles each segment of a unit with a vendor's compiler. One that is refused
+/// Compiles each segment of a GPU or of a unit with a vendor's compiler. One that is refused
 /// loses, for its groups, the option of that device in `model`, with the reason:
 /// then the answer is true, and the model to be solved anew. Fails, with a
 /// diagnostic, if the tool is out of order. Null `vendors`: nothing to ask.

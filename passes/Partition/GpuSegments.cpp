@@ -1,0 +1,143 @@
+#include "passes/Partition/GpuSegments.h"
+#include "dialects/Onnx/IR/OnnxUtils.h"
+#include "mlir/IR/IRMapping.h"
+#include "passes/Codegen/Lowering.h"
+#include "passes/Partition/OpKinds.h"
+#include "passes/Partition/WrapSegment.h"
+#include "targets/Vulkan/Compile.h"
+#include "llvm/ADT/SetVector.h"
+
+using namespace mlir;
+
+namespace tessera {
+
+bool isGpu(const Unit &unit) { return unit.backend == "vulkan"; }
+
+namespace {
+
+/// Faults, each once.
+struct Faults {
+  std::vector<std::string> all;
+  void add(const Twine &text) {
+    if (std::string s = text.str(); !llvm::is_contained(all, s))
+      all.push_back(std::move(s));
+  }
+};
+
+bool isStatic(Value v) {
+  auto type = dyn_cast<RankedTensorType>(v.getType());
+  return type && type.hasStaticShape();
+}
+
+/// Nodes whose shapes are not all known: nothing of a segment may be sized by a
+/// run.
+void checkShapes(ArrayRef<Operation *> ops, Faults &faults) {
+  for (Operation *op : ops)
+    for (ValueRange values :
+         {ValueRange(op->getOperands()), ValueRange(op->getResults())})
+      for (Value v : values)
+        if (!isa<NoneType>(v.getType()) && !isStatic(v))
+          faults.add("node '" + onnx::getNodeName(op) + "' has " +
+                     onnx::getTypeName(v.getType()) +
+                     " where a static tensor is needed; fix the dimensions "
+                     "with --dim");
+}
+
+/// A module whose function `main` is a copy of the operators.
+OwningOpRef<ModuleOp> copyOf(ArrayRef<Operation *> ops,
+                             SmallVectorImpl<Operation *> &copies) {
+  Location loc = ops.front()->getLoc();
+  llvm::SmallPtrSet<Operation *, 16> members(ops.begin(), ops.end());
+  llvm::SetVector<Value> inputs;
+  llvm::SetVector<Operation *> constants;
+  SmallVector<Value> outputs;
+  for (Operation *op : ops) {
+    for (Value v : op->getOperands()) {
+      Operation *def = v.getDefiningOp();
+      if (def && members.contains(def))
+        continue;
+      if (def && isConstantOp(def))
+        constants.insert(def);
+      else
+        inputs.insert(v);
+    }
+    for (Value r : op->getResults())
+      if (llvm::any_of(r.getUsers(), [&](Operation *user) {
+            return !members.contains(user);
+          }))
+        outputs.push_back(r);
+  }
+  SmallVector<Type> inputTypes(
+      llvm::map_range(inputs, [](Value v) { return v.getType(); }));
+  SmallVector<Type> outputTypes(
+      llvm::map_range(outputs, [](Value v) { return v.getType(); }));
+  OwningOpRef<ModuleOp> module = ModuleOp::create(loc);
+  OpBuilder b = OpBuilder::atBlockEnd(module->getBody());
+  auto func = func::FuncOp::create(b, loc, "main",
+                                   b.getFunctionType(inputTypes, outputTypes));
+  Block *body = func.addEntryBlock();
+  b.setInsertionPointToStart(body);
+  IRMapping map;
+  for (auto [from, to] : llvm::zip(inputs, body->getArguments()))
+    map.map(from, to);
+  for (Operation *op : constants)
+    b.clone(*op, map);
+  for (Operation *op : ops)
+    copies.push_back(b.clone(*op, map));
+  for (Value &v : outputs)
+    v = map.lookup(v);
+  func::ReturnOp::create(b, loc, outputs);
+  return module;
+}
+
+/// Compiles what a lowered segment does.
+void compileBody(Lowering &l, tsr::SegmentOp segment,
+                 const vulkan::Device &device, Faults &faults) {
+  for (Operation &op : *segment.getBodyBlock()) {
+    if (auto dispatch = dyn_cast<tsr::DispatchOp>(op)) {
+      vulkan::Reasons reasons;
+      if (failed(vulkan::compileDispatch(dispatch, device, reasons)) &&
+          reasons.all.empty())
+        faults.add("the GPU's code generator does not take it");
+      for (const std::string &reason : reasons.all)
+        faults.add(reason);
+      continue;
+    }
+    if (!l.live.contains(&op) || op.hasTrait<OpTrait::IsTerminator>() ||
+        isConstantOp(&op) || isa<tsr::UndefinedOp>(op) ||
+        (isView(&op) && !l.isWritten(&op)))
+      continue;
+    faults.add("node '" + onnx::getNodeName(&op) +
+               "' is done by the plan, not by a kernel");
+  }
+}
+
+} // namespace
+
+std::vector<std::string> gpuFaults(ArrayRef<Operation *> ops,
+                                   const Unit &unit) {
+  Faults faults;
+  checkShapes(ops, faults);
+  if (!faults.all.empty())
+    return faults.all;
+  MLIRContext *context = ops.front()->getContext();
+  vulkan::loadDialects(context);
+  ScopedDiagnosticHandler handler(context, [&](Diagnostic &diagnostic) {
+    if (diagnostic.getSeverity() == DiagnosticSeverity::Error)
+      faults.add(diagnostic.str());
+    return success();
+  });
+  SmallVector<Operation *> copies;
+  OwningOpRef<ModuleOp> module = copyOf(ops, copies);
+  auto segment = wrapIntoSegment(copies, unit.name, 1, /*zeroCopy=*/true);
+  if (failed(segment))
+    return faults.all;
+  auto lowering = lowerToDispatches(module->lookupSymbol<func::FuncOp>("main"));
+  if (succeeded(lowering))
+    compileBody(**lowering, *segment, unit.gpu, faults);
+  else if (faults.all.empty())
+    faults.add("it does not lower to kernels");
+  return faults.all;
+}
+
+} // namespace tessera

@@ -1,0 +1,23 @@
+// Whether operators compile for a GPU, asked by compiling them.
+//
+// The question is put to a copy, wrapped and lowered just as a placed segment
+// is. A group's answer is its verdict; that of a whole segment says whether the
+// groups still compile beside each other, where layouts may be others.
+#ifndef TESSERA_PASSES_PARTITION_GPUSEGMENTS_H
+#define TESSERA_PASSES_PARTITION_GPUSEGMENTS_H
+
+#include "mlir/IR/Operation.h"
+#include "targets/Target.h"
+
+namespace tessera {
+
+/// The word for a unit's segments in the bundle.
+bool isGpu(const Unit &unit);
+
+/// All that keeps `ops`, which lie in one block, from running on the unit as
+/// one segment; empty if nothing does.
+std::vector<std::string> gpuFaults(llvm::ArrayRef<mlir::Operation *> ops,
+                                   const Unit &unit);
+
+} // namespace tessera
+#endif
