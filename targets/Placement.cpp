@@ -137,8 +137,10 @@ const std::vector<std::string> &PlacementJudge::lower(const Unit &unit, Operatio
   auto [it, isNew] = lowered.try_emplace({deviceOf(unit), precision, together});
   if (!isNew)
     return it->second;
-  if (unit.backend == "vulkan")
+  if (unit.backend == "vulkan") {
+    assert(compileForGpu && "whoever judges GPUs brings their compiler");
     return it->second = compileForGpu(together, unit);
+  }
   cpu::Reasons reasons;
   auto ask = [&](llvm::ArrayRef<Operation *> ops) {
     lowerFor(unit, ops, precision, reasons);

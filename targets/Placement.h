@@ -23,7 +23,7 @@ public:
   using Vendor = std::function<std::string(const Unit &, llvm::ArrayRef<mlir::Operation *>, Precision)>;
   /// `strict`: no precision that changes values, as under --fp-mode strict. Without
   /// `vendor` no compiler is asked.
-  PlacementJudge(bool strict, GpuCompiler compileForGpu, Vendor vendor = {})
+  explicit PlacementJudge(bool strict = false, GpuCompiler compileForGpu = {}, Vendor vendor = {})
       : strict(strict), compileForGpu(std::move(compileForGpu)), vendor(std::move(vendor)) {}
   /// All that keeps `op` from running on the unit with tensors stored in
   /// `precision`; empty if it runs there. At int8 its quantisers are lowered with
