@@ -13,7 +13,7 @@ static std::string text(double v) {
   if (v == std::floor(v) && std::abs(v) < 1e15)
     return std::to_string(static_cast<int64_t>(v));
   std::string s;
-  raw_string_ostream(s) << format("%.7g", v);
+  raw_string_ostream(s) << llvm::format("%.7g", v);
   return s;
 }
 

@@ -65,7 +65,7 @@ static void printReasons(const TargetAudit &audit, unsigned unit, raw_ostream &o
   for (const ReasonGroup &g : groupByReason(audit, unit)) {
     os << "\nno" << (several ? " on " + audit.units[unit] : "") << ": " << g.title;
     if (several)
-      os << " (" << g.rows.size() << (g.rows.size() == 1 ? " node, " : " nodes, ") << format("%.1f", 100.0 * g.ns / all)
+      os << " (" << g.rows.size() << (g.rows.size() == 1 ? " node, " : " nodes, ") << llvm::format("%.1f", 100.0 * g.ns / all)
          << " % of the CPU's time)";
     os << "\n";
     for (auto &[row, detail] : g.rows) {
@@ -87,7 +87,7 @@ static void printTarget(const AuditReport &report, const TargetAudit &audit, raw
     int64_t ns = 0;
     for (const AuditRow &row : audit.rows)
       ns += row.units[unit].yes ? row.cpuNs : 0;
-    os << ", " << audit.placed(unit) << " on " << audit.units[unit] << " (" << format("%.1f", 100.0 * ns / all)
+    os << ", " << audit.placed(unit) << " on " << audit.units[unit] << " (" << llvm::format("%.1f", 100.0 * ns / all)
        << " % of the CPU's time)";
   }
   os << "\n";
