@@ -1,11 +1,11 @@
 #include "targets/Placement.h"
 #include "dialects/Onnx/IR/OnnxUtils.h"
-#include "llvm/ADT/SetVector.h"
-#include "llvm/ADT/SmallPtrSet.h"
 #include "mlir/IR/IRMapping.h"
 #include "targets/Cpu/KernelBuilder.h"
 #include "targets/EthosU/Limits.h"
 #include "targets/Tosa/Lowering.h"
+#include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/SmallPtrSet.h"
 
 using namespace mlir;
 
@@ -13,15 +13,16 @@ namespace tessera {
 
 static llvm::SmallVector<std::string> cpuFaults(Operation *op) {
   cpu::Reasons reasons;
-  bool ok = cpu::isElementwise(op) ? succeeded(cpu::matchElementwise(op, reasons))
-                                   : cpu::findKernel(op, reasons) != nullptr;
+  bool ok =
+      cpu::isElementwise(op) ? succeeded(cpu::matchElementwise(op, reasons)) : cpu::findKernel(op, reasons) != nullptr;
   llvm::SmallVector<std::string> faults(reasons.all.begin(), reasons.all.end());
   if (!ok && faults.empty())
     faults.push_back("no kernel of the CPU serves it");
   return faults;
 }
 
-// --- int8: an operator with its quantisers ------------------------------------
+// --- int8: an operator with its quantisers
+// ------------------------------------
 
 static bool isFloat(Value v) {
   auto type = dyn_cast<ShapedType>(v.getType());
@@ -30,9 +31,9 @@ static bool isFloat(Value v) {
 
 static bool is(Operation *op, llvm::StringRef name) { return op->getName().stripDialect() == name; }
 
-/// What has to be lowered with `op` for no float tensor to cross the border: the
-/// DequantizeLinear operators before it, the QuantizeLinear operators after it,
-/// and what stands between. The rules have seen that there are such.
+/// What has to be lowered with `op` for no float tensor to cross the border:
+/// the DequantizeLinear operators before it, the QuantizeLinear operators after
+/// it, and what stands between. The rules have seen that there are such.
 static std::vector<Operation *> quantisedNeighbourhood(Operation *op) {
   llvm::SetVector<Operation *> found;
   found.insert(op);
@@ -53,8 +54,8 @@ static std::vector<Operation *> quantisedNeighbourhood(Operation *op) {
   return ops;
 }
 
-/// A function of copies: a DequantizeLinear that others read as well is copied to
-/// each place that it is read from, as a compile does.
+/// A function of copies: a DequantizeLinear that others read as well is copied
+/// to each place that it is read from, as a compile does.
 static OwningOpRef<ModuleOp> isolate(llvm::ArrayRef<Operation *> ops) {
   Location loc = ops.front()->getLoc();
   OwningOpRef<ModuleOp> module = ModuleOp::create(loc);
@@ -139,7 +140,7 @@ const std::vector<std::string> &PlacementJudge::lower(const Unit &unit, Operatio
     return it->second;
   if (unit.backend == "vulkan") {
     assert(compileForGpu && "whoever judges GPUs brings their compiler");
-    return it->second = compileForGpu(together, unit);
+    return it->second = compileForGpu(together, unit, precision);
   }
   cpu::Reasons reasons;
   auto ask = [&](llvm::ArrayRef<Operation *> ops) {

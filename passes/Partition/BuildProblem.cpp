@@ -1,16 +1,16 @@
-#include "passes/Partition/OpKinds.h"
 #include "passes/Partition/BuildProblem.h"
 #include "dialects/Onnx/IR/OnnxUtils.h"
 #include "dialects/Onnx/Shapes/ShapeAnalysis.h"
-#include "llvm/ADT/MapVector.h"
-#include "llvm/ADT/SetVector.h"
 #include "mlir/IR/IRMapping.h"
 #include "passes/Codegen/Lowering.h"
 #include "passes/Partition/GpuSegments.h"
 #include "passes/Partition/Islands.h"
+#include "passes/Partition/OpKinds.h"
 #include "targets/CostModel.h"
 #include "targets/Placement.h"
 #include "targets/Tosa/Segment.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
 
@@ -79,8 +79,8 @@ static SmallVector<Value> readsOf(ArrayRef<Operation *> ops) {
   return reads.takeVector();
 }
 
-/// The CPU's fusion groups, learnt on a copy of the function, and the other live
-/// operators alone.
+/// The CPU's fusion groups, learnt on a copy of the function, and the other
+/// live operators alone.
 LogicalResult Builder::formPlacementGroups() {
   OwningOpRef<ModuleOp> scratch = ModuleOp::create(func.getLoc());
   IRMapping mapping;
@@ -144,8 +144,7 @@ void Builder::addDevices() {
       if (p == Precision::Int16 && !hasInt16(func))
         continue;
       model.devices.push_back({u, p});
-      model.problem.devices.push_back(
-          {unit.name + ":" + precisionName(p).str(), launchNs(target, u), unit.segments});
+      model.problem.devices.push_back({unit.name + ":" + precisionName(p).str(), launchNs(target, u), unit.segments});
     }
   }
 }
@@ -229,7 +228,7 @@ std::vector<std::string> Builder::faultsOf(const SmallVector<Operation *> &ops, 
   const Unit &unit = target.units[device.unit];
   if (faults.empty() && isGpu(unit)) {
     if (ops.size() > 1) // one alone was asked above
-      faults = gpuFaults(ops, unit);
+      faults = gpuFaults(ops, unit, device.precision);
   } else if (faults.empty() && unit.backend != "cpu") {
     cpu::Reasons reasons;
     if (failed(tosa::canLower(ops, device.precision, reasons)))
@@ -254,8 +253,8 @@ FailureOr<std::optional<Cost>> Builder::vendorCost(const SmallVector<Operation *
   }
   auto answer = options.vendors->compile(unit, ops, segment->file);
   if (!answer)
-    return LogicalResult(ops.front()->emitError("the compiler of unit '") << unit.name << "' is out of order: "
-                         << toString(answer.takeError()));
+    return LogicalResult(ops.front()->emitError("the compiler of unit '")
+                         << unit.name << "' is out of order: " << toString(answer.takeError()));
   if (answer->code)
     return answer->code->costNs ? std::optional<Cost>(answer->code->costNs) : std::nullopt;
   faults.push_back(answer->reason);
@@ -288,8 +287,8 @@ Cost Builder::hostCost(ArrayRef<Operation *> ops) const {
 }
 
 /// Splits a group before operator `at`: the front (or the back) may be placed
-/// elsewhere, the rest may not. On the CPU both are fused again, so the part that
-/// may leave is priced by what it adds to the other.
+/// elsewhere, the rest may not. On the CPU both are fused again, so the part
+/// that may leave is priced by what it adds to the other.
 bool Builder::splitAt(const SmallVector<Operation *> &ops, size_t at, bool front) {
   auto first = ArrayRef<Operation *>(ops).take_front(at), second = ArrayRef<Operation *>(ops).drop_front(at);
   if (first.empty() || second.empty())
@@ -310,8 +309,8 @@ bool Builder::isPinned(Operation *op) const {
   });
 }
 
-/// Takes a pinned operator, with the neighbours that its device takes too, out of
-/// a group that stays on the CPU.
+/// Takes a pinned operator, with the neighbours that its device takes too, out
+/// of a group that stays on the CPU.
 bool Builder::splitAround(const SmallVector<Operation *> &ops) {
   size_t at = llvm::find_if(ops, [&](Operation *op) { return isPinned(op); }) - ops.begin();
   for (size_t d = 1; d < model.devices.size() && at < ops.size(); ++d) {
@@ -396,7 +395,8 @@ LogicalResult Builder::addGroup(const SmallVector<Operation *> &ops) {
 }
 
 FailureOr<ModelProblem> Builder::run() {
-  if (llvm::any_of(target.units, [](const Unit &u) { return u.kind == UnitKind::Npu && llvm::any_of(u.precisions, isQuantised); }))
+  if (llvm::any_of(target.units,
+                   [](const Unit &u) { return u.kind == UnitKind::Npu && llvm::any_of(u.precisions, isQuantised); }))
     splitDequantisation(func);
   bool assumed = false;
   auto analysis = onnx::ShapeAnalysis::run(func, &assumed);
@@ -435,10 +435,13 @@ llvm::Error pinNode(const ModelProblem &model, const TargetDescription &target, 
   };
   auto [name, unitName] = pin.rsplit('=');
   if (name.empty() || unitName.empty())
-    return refuse("must be NODE=UNIT");
+    return refuse("must be NODE=UNIT or NODE=UNIT:PRECISION");
   std::optional<unsigned> unit = target.findUnit(unitName);
-  if (!unit)
-    return refuse("target " + target.name + " has no unit '" + unitName + "'");
+  auto isMeant = [&, word = unitName](unsigned d) {
+    return unit ? model.devices[d].unit == *unit : model.problem.devices[d].name == word;
+  };
+  if (llvm::none_of(llvm::seq<unsigned>(model.devices.size()), isMeant))
+    return refuse("target " + target.name + " has no unit '" + unitName + "', or not in that precision");
   bool found = false;
   for (size_t j = 0; j < model.groups.size(); ++j) {
     const PlacementGroup &group = model.groups[j];
@@ -447,7 +450,7 @@ llvm::Error pinNode(const ModelProblem &model, const TargetDescription &target, 
     found = true;
     bool possible = false, exists = false;
     for (size_t x = 0; x < allowed[j].size(); ++x) {
-      bool there = model.devices[model.problem.ops[j].options[x].device].unit == *unit;
+      bool there = isMeant(model.problem.ops[j].options[x].device);
       exists |= there;
       allowed[j][x] &= there;
       possible |= allowed[j][x];
@@ -458,7 +461,7 @@ llvm::Error pinNode(const ModelProblem &model, const TargetDescription &target, 
       return refuse("the node's group is pinned to another unit already");
     std::string why = "the node cannot run on '" + unitName.str() + "'";
     for (const PlacementRefusal &r : group.refusals)
-      if (model.devices[r.device].unit == *unit)
+      if (isMeant(r.device))
         for (const std::string &reason : r.reasons)
           why += "\n  " + model.problem.devices[r.device].name + ": " + reason;
     return refuse(why);

@@ -1,7 +1,9 @@
 #include "passes/Partition/GpuSegments.h"
 #include "dialects/Onnx/IR/OnnxUtils.h"
 #include "mlir/IR/IRMapping.h"
+#include "passes/Canonicalise/OnnxBuilder.h"
 #include "passes/Codegen/Lowering.h"
+#include "passes/Partition/HalfOps.h"
 #include "passes/Partition/OpKinds.h"
 #include "passes/Partition/WrapSegment.h"
 #include "targets/Vulkan/Compile.h"
@@ -90,6 +92,17 @@ OwningOpRef<ModuleOp> copyOf(ArrayRef<Operation *> ops,
   return module;
 }
 
+bool makeHalf(SmallVectorImpl<Operation *> &ops, std::string &fault) {
+  auto form = [&](Value v, Type element) {
+    OpBuilder b(v.getParentBlock()->getTerminator());
+    return onnx::OnnxBuilder(b, v.getLoc()).cast(v, element);
+  };
+  Builder types(ops.front()->getContext());
+  return succeeded(replaceInHalf(
+      ops, [&](Value v) { return form(v, types.getF16Type()); },
+      [&](Value v) { return form(v, types.getF32Type()); }, fault));
+}
+
 /// Compiles what a lowered segment does.
 void compileBody(Lowering &l, tsr::SegmentOp segment,
                  const vulkan::Device &device, Faults &faults) {
@@ -114,8 +127,8 @@ void compileBody(Lowering &l, tsr::SegmentOp segment,
 
 } // namespace
 
-std::vector<std::string> gpuFaults(ArrayRef<Operation *> ops,
-                                   const Unit &unit) {
+std::vector<std::string> gpuFaults(ArrayRef<Operation *> ops, const Unit &unit,
+                                   Precision precision) {
   Faults faults;
   checkShapes(ops, faults);
   if (!faults.all.empty())
@@ -129,6 +142,11 @@ std::vector<std::string> gpuFaults(ArrayRef<Operation *> ops,
   });
   SmallVector<Operation *> copies;
   OwningOpRef<ModuleOp> module = copyOf(ops, copies);
+  if (std::string fault;
+      precision == Precision::F16 && !makeHalf(copies, fault)) {
+    faults.add(fault);
+    return faults.all;
+  }
   auto segment = wrapIntoSegment(copies, unit.name, 1, /*zeroCopy=*/true);
   if (failed(segment))
     return faults.all;

@@ -15,9 +15,9 @@ namespace tessera {
 bool isGpu(const Unit &unit);
 
 /// All that keeps `ops`, which lie in one block, from running on the unit as
-/// one segment; empty if nothing does.
+/// one segment with floats stored in `precision`; empty if nothing does.
 std::vector<std::string> gpuFaults(llvm::ArrayRef<mlir::Operation *> ops,
-                                   const Unit &unit);
+                                   const Unit &unit, Precision precision);
 
 } // namespace tessera
 #endif

@@ -1,13 +1,14 @@
 #include "passes/Partition/Materialise.h"
 #include "dialects/Onnx/IR/OnnxUtils.h"
 #include "dialects/Tsr/IR/TsrDialect.h"
-#include "llvm/ADT/MapVector.h"
 #include "mlir/Analysis/TopologicalSortUtils.h"
 #include "passes/Canonicalise/OnnxBuilder.h"
 #include "passes/Partition/GpuSegments.h"
+#include "passes/Partition/HalfOps.h"
 #include "passes/Partition/WrapSegment.h"
 #include "targets/Tosa/Raise.h"
 #include "targets/Tosa/Segment.h"
+#include "llvm/ADT/MapVector.h"
 
 using namespace mlir;
 
@@ -35,6 +36,7 @@ private:
   LogicalResult fillBody(tsr::SegmentOp segment, tosa::Segment &lowered);
   void connectResults(tsr::SegmentOp segment, const tosa::Segment &lowered);
   Value inForm(Value v, Type element);
+  Value outOfForm(Value form, Type element);
   Attribute attributeOf(ArrayRef<uint8_t> bytes);
   FailureOr<Attribute> artefactOf(const Part &part, const tosa::Segment &lowered);
   bool zeroCopy(unsigned unit) const;
@@ -62,6 +64,16 @@ Value Materialiser::inForm(Value v, Type element) {
   return form;
 }
 
+/// What the CPU's readers get of a tensor that a segment gives in another form,
+/// which later segments find by it.
+Value Materialiser::outOfForm(Value form, Type element) {
+  OpBuilder builder(func.getBody().front().getTerminator());
+  Value own = onnx::OnnxBuilder(builder, form.getLoc()).cast(form, element);
+  forms[{own, onnx::elementType(form)}] = form;
+  casts.push_back(own.getDefiningOp());
+  return own;
+}
+
 /// Whether the unit shares the CPU's storage, both ways.
 bool Materialiser::zeroCopy(unsigned unit) const {
   unsigned own = target.units[unit].memory, host = target.units[0].memory;
@@ -85,8 +97,8 @@ FailureOr<Attribute> Materialiser::artefactOf(const Part &part, const tosa::Segm
   auto answer = vendors->compile(unit, part.ops, lowered.file);
   if (!answer || !answer->code)
     return LogicalResult(part.ops.front()->emitError("segment from node '")
-                         << onnx::getNodeName(part.ops.front()) << "' on unit '" << unit.name << "': "
-                         << (answer ? answer->reason : toString(answer.takeError())));
+                         << onnx::getNodeName(part.ops.front()) << "' on unit '" << unit.name
+                         << "': " << (answer ? answer->reason : toString(answer.takeError())));
   return attributeOf(answer->code->artefact);
 }
 
@@ -106,9 +118,8 @@ FailureOr<tsr::SegmentOp> Materialiser::createSegment(const Part &part, tosa::Se
   // Without the vendor's code there is nothing to drive: the unit is played.
   bool driven = !unit.deviceKind().empty() && !VendorTools::isAbsent(unit);
   StringAttr kind = driven ? builder.getStringAttr(unit.deviceKind()) : StringAttr();
-  return tsr::SegmentOp::create(builder, FusedLoc::get(func.getContext(), locs), results,
-                                unit.name, operands, int64_t(part.device.unit), kind, zeroCopy(part.device.unit),
-                                *artefact);
+  return tsr::SegmentOp::create(builder, FusedLoc::get(func.getContext(), locs), results, unit.name, operands,
+                                int64_t(part.device.unit), kind, zeroCopy(part.device.unit), *artefact);
 }
 
 LogicalResult Materialiser::fillBody(tsr::SegmentOp segment, tosa::Segment &lowered) {
@@ -125,27 +136,33 @@ LogicalResult Materialiser::fillBody(tsr::SegmentOp segment, tosa::Segment &lowe
   return success();
 }
 
-/// Readers on the CPU get the value in its own type; later segments find the
-/// device's form by it.
+/// Readers on the CPU get the value in its own type.
 void Materialiser::connectResults(tsr::SegmentOp segment, const tosa::Segment &lowered) {
-  OpBuilder builder(func.getBody().front().getTerminator());
   for (auto [i, v] : llvm::enumerate(lowered.border.outputs)) {
-    Value result = segment.getResult(i), own = result;
-    if (onnx::elementType(v) != onnx::elementType(result)) {
-      own = onnx::OnnxBuilder(builder, v.getLoc()).cast(result, onnx::elementType(v));
-      forms[{own, onnx::elementType(result)}] = result;
-      casts.push_back(own.getDefiningOp());
-    }
-    Value(v).replaceAllUsesWith(own);
+    Value result = segment.getResult(i);
+    bool same = onnx::elementType(v) == onnx::elementType(result);
+    Value(v).replaceAllUsesWith(same ? result : outOfForm(result, onnx::elementType(v)));
   }
 }
 
-/// A GPU computes the operators as they are; its code is made when the plan is.
+/// A GPU computes the operators as they are, or in float16; its code is made
+/// when the plan is.
 LogicalResult Materialiser::buildGpu(const Part &part) {
   const Unit &unit = target.units[part.device.unit];
-  auto segment = wrapIntoSegment(part.ops, unit.name, part.device.unit, zeroCopy(part.device.unit));
+  SmallVector<Operation *> ops = part.ops;
+  SmallVector<Value> read; // by the CPU, in its form
+  Builder types(func.getContext());
+  if (part.device.precision == Precision::F16) {
+    auto outOfHalf = [&](Value half) { return read.emplace_back(outOfForm(half, types.getF32Type())); };
+    std::string fault;
+    if (failed(replaceInHalf(ops, [&](Value v) { return inForm(v, types.getF16Type()); }, outOfHalf, fault)))
+      return func.emitError("internal: unit '") << unit.name << "' was to have a segment in float16, but " << fault;
+  }
+  auto segment = wrapIntoSegment(ops, unit.name, part.device.unit, zeroCopy(part.device.unit));
   if (failed(segment))
     return failure();
+  for (Value own : read) // now a result of the segment
+    forms[{own, types.getF16Type()}] = own.getDefiningOp()->getOperand(0);
   (*segment).setKind(unit.deviceKind());
   return success();
 }
@@ -167,8 +184,8 @@ LogicalResult Materialiser::build(const Part &part) {
   auto main = lowered->readBack->lookupSymbol<func::FuncOp>("main");
   SmallVector<Type> results;
   for (auto [v, type] : llvm::zip_equal(lowered->border.outputs, main.getResultTypes()))
-    results.push_back(RankedTensorType::get(cast<ShapedType>(v.getType()).getShape(),
-                                            cast<ShapedType>(type).getElementType()));
+    results.push_back(
+        RankedTensorType::get(cast<ShapedType>(v.getType()).getShape(), cast<ShapedType>(type).getElementType()));
   auto segment = createSegment(part, *lowered, results);
   if (failed(segment) || failed(fillBody(*segment, *lowered)))
     return failure();
@@ -250,7 +267,7 @@ FailureOr<bool> dropRefusedSegments(const TargetDescription &target, ModelProble
   for (const Part &part : partsOf(model, solution)) {
     const Unit &unit = target.units[part.device.unit];
     if (isGpu(unit) && part.groups.size() > 1) // one alone was asked before
-      if (auto faults = gpuFaults(part.ops, unit); !faults.empty()) {
+      if (auto faults = gpuFaults(part.ops, unit, part.device.precision); !faults.empty()) {
         refuseSegment(model, solution, part, faults);
         changed = true;
       }
@@ -302,7 +319,8 @@ FailureOr<partition::Cost> priceSegments(const TargetDescription &target, const 
     for (size_t j : part.groups) {
       const partition::Option &own = model.problem.ops[j].options[solution.choice[j]];
       bool last = j == part.groups.back();
-      partition::Cost share = last ? left : partition::Cost(double(own.cost) * double(whole) / double(std::max<partition::Cost>(apart, 1)));
+      partition::Cost share =
+          last ? left : partition::Cost(double(own.cost) * double(whole) / double(std::max<partition::Cost>(apart, 1)));
       left -= share;
       optionOn(into, j, own.device).cost = std::max<partition::Cost>(share, 0);
     }

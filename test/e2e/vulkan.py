@@ -76,7 +76,7 @@ def silent(what, said):
         raise Fault(f"{what}: {len(found)} messages of the validation layers: {found[0][:300]}")
 
 
-def make(tools, tmp, name, text, pins=None, target=TARGET):
+def make(tools, tmp, name, text, pins=None, target=TARGET, unit="gpu:f32"):
     """The model and its bundle, every node pinned to the GPU unless told otherwise."""
     import onnx
     model = build(name, text, 21)
@@ -84,14 +84,14 @@ def make(tools, tmp, name, text, pins=None, target=TARGET):
         node.name = node.output[0]
     path, bundle = os.path.join(tmp, name + ".onnx"), os.path.join(tmp, name + ".tsr")
     onnx.save(model, path)
-    pins = pins or [f"{n.name}=gpu" for n in model.graph.node if n.op_type not in ("Constant", "Reshape", "Flatten")]
+    pins = pins or [f"{n.name}={unit}" for n in model.graph.node if n.op_type not in ("Constant", "Reshape", "Flatten")]
     tools.compile(path, bundle, "--target", target, *(word for p in pins for word in ("--pin", p)))
     return model, path, bundle
 
 
-def check(tools, name, text, limit, low, high):
+def check(tools, name, text, limit, low, high, unit="gpu:f32"):
     with tempfile.TemporaryDirectory() as tmp:
-        model, path, bundle = make(tools, tmp, name, text)
+        model, path, bundle = make(tools, tmp, name, text, unit=unit)
         shown = json.loads(tools.call([tools.tessera, "inspect", bundle, "--format", "json"]))
         if not shown["launches"] or {d["kind"] for d in shown["devices"][1:]} != {"vulkan"}:
             raise Fault(f"not on the GPU: {shown['devices']}")
@@ -102,6 +102,8 @@ def check(tools, name, text, limit, low, high):
             for mode in MODES:
                 got, said = vulkan_run(tools, bundle, feeds, len(want), "--gpu", "require", "--bench", "5", *mode, env=LAYERS)
                 compare(f"run {k} {' '.join(mode)}: {said[-200:] if isinstance(got, int) else ''}", got, want, limit)
+                if unit == "gpu:f16" and all(error(g, w)[0] < 1e-5 for g, w in zip(got, want)):
+                    raise Fault("float16 would not be so exact")
                 silent(f"run {k} {' '.join(mode)}", said)
             got, said = vulkan_run(tools, bundle, feeds, len(want), "--gpu", "off")
             compare("the processor alone", got, want, limit)
@@ -225,6 +227,7 @@ def main():
     for c in CASES:
         if re.search(a.only, c[0]):
             tally.attempt(c[0], check, tools, *c)
+            tally.attempt(f"{c[0]} in float16", check, tools, *c[:2], 1e-2, *c[3:], "gpu:f16")
     for test in (places, barriers, endurance, three_devices):
         if re.search(a.only, test.__name__):
             tally.attempt(test.__name__, test, tools, a.runs)
