@@ -211,8 +211,8 @@ static std::string tooSmall(const Plan &plan, const TargetDescription &target) {
   for (const PlanConstant &c : plan.constants)
     held[target.units[0].memory] += c.size;
   for (const PlanPool &pool : plan.pools)
-    if (pool.device < target.units.size()) // others are named by hand, for tests
-      held[target.units[pool.device].memory] += pool.staticBytes;
+    if (auto unit = target.findUnit(plan.devices[pool.device].name)) // others are named by hand, for tests
+      held[target.units[*unit].memory] += pool.staticBytes;
   for (auto [bytes, memory] : llvm::zip(held, target.memories))
     if (double(bytes) > memory.size.value * 1048576)
       return "the plan holds " + std::to_string(bytes) + " bytes in memory '" + memory.name + "' of target " +

@@ -82,15 +82,16 @@ bool PlanBuilder::isVulkan(uint32_t ofDevice) const {
 
 /// Compiles the segment's dispatches and gives them to the launch at `at`.
 LogicalResult PlanBuilder::addShaders(tsr::SegmentOp op, uint32_t at) {
-  assert(target && op.getDevice() < target->units.size() &&
-         "a unit of the target has placed it");
+  std::optional<unsigned> unit =
+      target ? target->findUnit(op.getUnit()) : std::nullopt;
+  assert(unit && "a unit of the target has placed it");
   vulkan::loadDialects(op.getContext());
   VulkanProgram program;
   Operands operands(plan, program);
   for (auto dispatch : op.getBodyBlock()->getOps<tsr::DispatchOp>()) {
     vulkan::Reasons reasons;
-    auto kernel = vulkan::compileDispatch(
-        dispatch, target->units[op.getDevice()].gpu, reasons);
+    auto kernel =
+        vulkan::compileDispatch(dispatch, target->units[*unit].gpu, reasons);
     if (failed(kernel)) {
       InFlightDiagnostic diag =
           dispatch.emitError("internal: the GPU '")

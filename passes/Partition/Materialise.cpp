@@ -235,6 +235,19 @@ static std::vector<Part> partsOf(const ModelProblem &model, const partition::Sol
   return inOrder(std::move(result));
 }
 
+/// A bundle has no device that does nothing.
+static void numberDevices(func::FuncOp func) {
+  std::map<int64_t, int64_t> numbers; // by unit
+  auto segments = func.getBody().front().getOps<tsr::SegmentOp>();
+  for (tsr::SegmentOp segment : segments)
+    numbers[segment.getDevice()] = 0;
+  int64_t next = 1; // behind the CPU
+  for (auto &[unit, number] : numbers)
+    number = next++;
+  for (tsr::SegmentOp segment : segments)
+    segment.setDevice(numbers[segment.getDevice()]);
+}
+
 LogicalResult Materialiser::run(const ModelProblem &model, const partition::Solution &solution) {
   for (const Part &part : partsOf(model, solution))
     if (failed(build(part)))
@@ -244,6 +257,7 @@ LogicalResult Materialiser::run(const ModelProblem &model, const partition::Solu
       op->erase();
   if (!sortTopologically(&func.getBody().front()))
     return func.emitError("internal: the segments wait for each other");
+  numberDevices(func);
   return success();
 }
 
