@@ -51,6 +51,7 @@ public:
   Expected<TargetDescription> run(StringRef text);
 
 private:
+  yaml::Node completed(yaml::Node root);
   void readTop(const yaml::Node &root);
   void readVariants(const yaml::Node &cpu);
   void readMemory(const yaml::Node &node);
@@ -316,8 +317,8 @@ void DescriptionParser::checkEthosU(yaml::MappingReader &m, const Unit &unit) {
     return; // reported where it was read
   auto check = [&](StringRef key, StringRef word, ArrayRef<StringRef> known) {
     if (!word.empty() && !is_contained(known, word))
-      faults.add(m.optional(key)->at, "'" + key + "' of " + unit.accelerator + " is '" + word + "', which is none of " +
-                                          join(known, ", "));
+      faults.add(m.optional(key)->at,
+                 "'" + key + "' of " + unit.accelerator + " is '" + word + "', which is none of " + join(known, ", "));
   };
   check("system_config", unit.systemConfig, ethosu::systemConfigs(accelerator->family));
   check("memory_mode", unit.memoryMode, ethosu::memoryModes(accelerator->family));
@@ -418,7 +419,8 @@ static bool isElementType(StringRef word) {
   for (int t = ::onnx::TensorProto_DataType_DataType_MIN; t <= ::onnx::TensorProto_DataType_DataType_MAX; ++t) {
     if (t == ::onnx::TensorProto_DataType_UNDEFINED || !::onnx::TensorProto_DataType_IsValid(t))
       continue;
-    std::string name = StringRef(::onnx::TensorProto_DataType_Name(static_cast<::onnx::TensorProto_DataType>(t))).lower();
+    std::string name =
+        StringRef(::onnx::TensorProto_DataType_Name(static_cast<::onnx::TensorProto_DataType>(t))).lower();
     name = name == "float" ? "float32" : name == "double" ? "float64" : name;
     if (word == name || word == name + "fn" || word == name + "fnu")
       return true;
@@ -488,8 +490,8 @@ void DescriptionParser::readLimits(yaml::MappingReader &m, const SubjectInfo &in
       c.numbers.push_back(*v);
   }
   if (!c.min && !c.max && !c.multiple && c.numbers.empty() && c.words.empty())
-    faults.add(m.at(),
-               "constraint without a limit; give " + StringRef(info.words() ? "one_of" : "min, max, multiple or one_of"));
+    faults.add(m.at(), "constraint without a limit; give " +
+                           StringRef(info.words() ? "one_of" : "min, max, multiple or one_of"));
 }
 
 Constraint DescriptionParser::readConstraint(const yaml::Node &node, const OpRule &rule) {
@@ -603,8 +605,28 @@ void DescriptionParser::readTop(const yaml::Node &root) {
     finish();
 }
 
+/// The description with what it takes from the one that it names as its base.
+yaml::Node DescriptionParser::completed(yaml::Node root) {
+  auto key = find(root.keys, "base");
+  if (root.kind != yaml::Node::Mapping || key == root.keys.end())
+    return root;
+  size_t i = key - root.keys.begin();
+  const yaml::Node word = root.children[i];
+  root.keys.erase(key);
+  root.keyAt.erase(root.keyAt.begin() + i);
+  root.children.erase(root.children.begin() + i);
+  StringRef text = builtinTargetText(word.text);
+  if (word.kind != yaml::Node::Scalar || text.empty()) {
+    faults.add(word.at, "base '" + word.text + "' is no built-in target");
+    return root;
+  }
+  return yaml::overlay(completed(yaml::parse(text, faults)), root, word.at);
+}
+
 Expected<TargetDescription> DescriptionParser::run(StringRef text) {
   yaml::Node root = yaml::parse(text, faults);
+  if (faults.empty())
+    root = completed(std::move(root));
   if (faults.empty())
     readTop(root);
   if (!faults.empty())

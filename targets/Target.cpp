@@ -10,6 +10,13 @@ namespace tessera {
 extern const char *const builtinTargetTexts[];
 extern const unsigned builtinTargetCount;
 
+StringRef builtinTargetText(StringRef name) {
+  for (const char *text : ArrayRef(builtinTargetTexts, builtinTargetCount))
+    if (StringRef(text).contains(("\nname: " + name + "\n").str()))
+      return text;
+  return "";
+}
+
 StringRef originName(Origin origin) {
   static constexpr const char *names[] = {"documented", "observed", "fitted", "assumed"};
   return names[static_cast<unsigned>(origin)];

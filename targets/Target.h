@@ -140,6 +140,8 @@ struct TargetDescription {
 
 /// Built-in descriptions, sorted by name.
 llvm::ArrayRef<TargetDescription> builtinTargets();
+/// As it is written; empty if none has that name.
+llvm::StringRef builtinTargetText(llvm::StringRef name);
 /// A built-in name, or the path of a YAML file.
 llvm::Expected<TargetDescription> findTarget(llvm::StringRef nameOrPath);
 /// Parses and checks one description; `origin` is named in errors. All faults

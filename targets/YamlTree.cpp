@@ -130,6 +130,74 @@ Node parse(StringRef text, Faults &faults) {
   return root;
 }
 
+static const Node *find(const Node &mapping, StringRef key) {
+  for (auto [k, child] : zip(mapping.keys, mapping.children))
+    if (mapping.kind == Node::Mapping && k == key)
+      return &child;
+  return nullptr;
+}
+
+static bool areNamed(const Node &sequence) {
+  return sequence.kind == Node::Sequence && !sequence.children.empty() &&
+         all_of(sequence.children, [](const Node &item) { return find(item, "name") != nullptr; });
+}
+
+static Node placed(Node node, Position at) {
+  node.at = at;
+  for (Position &p : node.keyAt)
+    p = at;
+  for (Node &child : node.children)
+    child = placed(std::move(child), at);
+  return node;
+}
+
+static Node overlayKeys(const Node &base, const Node &over, Position at) {
+  Node result = over;
+  result.keys.clear();
+  result.keyAt.clear();
+  result.children.clear();
+  auto add = [&](StringRef key, Position keyAt, Node child) {
+    if (child.kind == Node::Null)
+      return;
+    result.keys.push_back(key.str());
+    result.keyAt.push_back(keyAt);
+    result.children.push_back(std::move(child));
+  };
+  for (auto [key, child] : zip(base.keys, base.children)) {
+    const Node *mine = find(over, key);
+    add(key, mine ? mine->at : at, mine ? overlay(child, *mine, at) : placed(child, at));
+  }
+  for (auto [key, keyAt, child] : zip(over.keys, over.keyAt, over.children))
+    if (!find(base, key))
+      add(key, keyAt, child);
+  return result;
+}
+
+static Node overlayItems(const Node &base, const Node &over, Position at) {
+  Node result = over;
+  result.children.clear();
+  auto named = [](const Node &sequence, const Node &item) {
+    return find_if(sequence.children,
+                   [&](const Node &other) { return find(other, "name")->text == find(item, "name")->text; });
+  };
+  for (const Node &item : base.children) {
+    auto mine = named(over, item);
+    result.children.push_back(mine == over.children.end() ? placed(item, at) : overlay(item, *mine, at));
+  }
+  for (const Node &item : over.children)
+    if (named(base, item) == base.children.end())
+      result.children.push_back(item);
+  return result;
+}
+
+Node overlay(const Node &base, const Node &over, Position at) {
+  if (base.kind == Node::Mapping && over.kind == Node::Mapping && !find(over, "value"))
+    return overlayKeys(base, over, at);
+  if (areNamed(base) && areNamed(over))
+    return overlayItems(base, over, at);
+  return over;
+}
+
 MappingReader::MappingReader(const Node &node, StringRef what, Faults &faults)
     : node(node), what(what), faults(faults) {
   if (node.kind != Node::Mapping)

@@ -45,6 +45,12 @@ private:
 /// twice are faults.
 Node parse(llvm::StringRef text, Faults &faults);
 
+/// `over` where it says something, else `base`: mappings by key, sequences of
+/// mappings with names by these, all else whole; so is a mapping with a `value`,
+/// whose other keys speak of that. A key without value is none. What is of `base`
+/// has the position `at`.
+Node overlay(const Node &base, const Node &over, Position at);
+
 /// Reads one mapping. At its end every key nobody asked for is a fault.
 class MappingReader {
 public:
