@@ -1,13 +1,15 @@
 #include "compiler/Report/PlacementReport.h"
 #include "compiler/Report/Page/Page.h"
 #include "dialects/Onnx/IR/OnnxUtils.h"
+#include "passes/Partition/Schedule.h"
+#include "passes/Partition/Summary.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/Path.h"
-#include "passes/Partition/Summary.h"
 
 #include <map>
+#include <set>
 
 using namespace mlir;
 
@@ -32,11 +34,24 @@ struct CopyRow {
   int64_t bytes = 0; ///< that move between memories
 };
 
+/// A segment, or what the CPU does without a wait or a launch between.
+struct StretchRow {
+  int segment = -1; ///< index of its row
+  unsigned device = 0;
+  std::vector<int> ops;
+  Cost start = 0, end = 0;
+  int waitedFor = -1; ///< index of the segment's row
+  Cost waited = 0;
+  bool critical = false;
+};
+
 /// The parts of a placement's price.
 struct Breakdown {
   std::vector<partition::DeviceShare> devices;
   std::vector<SegmentRow> segments;
   std::vector<CopyRow> copies;
+  std::vector<StretchRow> stretches; ///< none if all is on the CPU
+  Cost end = 0;                      ///< of the last of them
   Cost copyCost = 0;
   int64_t copyBytes = 0;
 };
@@ -69,6 +84,35 @@ static void addCopies(const Placement &p, const partition::Graph &graph, Breakdo
   }
 }
 
+static void addStretches(const Placement &p, const std::map<int, size_t> &rowOf, Breakdown &b) {
+  Schedule schedule = scheduleOf(p.problem, p.devices, *p.result.solution);
+  b.end = schedule.end;
+  std::set<int> critical(schedule.critical.begin(), schedule.critical.end());
+  auto rowFor = [&](int step) { return int(rowOf.at(schedule.steps[step].segment)); };
+  Cost cpu = 0;
+  for (auto [k, step] : llvm::enumerate(schedule.steps)) {
+    bool isCritical = critical.count(k);
+    if (step.segment < 0 && step.waitedFor < 0 && step.end == cpu)
+      continue; // the model's inputs
+    if (step.segment < 0)
+      cpu = step.end;
+    bool goesOn = step.segment < 0 && step.waitedFor < 0 && !b.stretches.empty() && b.stretches.back().segment < 0 &&
+                  b.stretches.back().critical == isCritical;
+    if (!goesOn)
+      b.stretches.push_back({step.segment < 0 ? -1 : rowFor(k),
+                             unsigned(step.device),
+                             {},
+                             step.start,
+                             step.end,
+                             step.waitedFor < 0 ? -1 : rowFor(step.waitedFor),
+                             step.waitedTo - step.waitedFrom,
+                             isCritical});
+    StretchRow &row = b.stretches.back();
+    row.end = step.end;
+    llvm::append_range(row.ops, step.ops);
+  }
+}
+
 static Breakdown breakDown(const Placement &p) {
   const partition::Solution &s = *p.result.solution;
   Breakdown b;
@@ -85,6 +129,8 @@ static Breakdown breakDown(const Placement &p) {
     b.segments[it->second].cost += o.cost;
   }
   addCopies(p, partition::Graph(p.problem), b);
+  if (!b.segments.empty())
+    addStretches(p, rowOf, b);
   return b;
 }
 
@@ -104,6 +150,39 @@ static void printAgainst(const Placement &p, StringRef name, const std::optional
        << llvm::format("  %.3f x the plan\n", double(other->cost) / double(std::max<Cost>(p.result.solution->cost, 1)));
 }
 
+static std::string rangeOf(const Placement &p, ArrayRef<int> ops) {
+  std::string first = "'" + p.problem.ops[ops.front()].name + "'";
+  return ops.size() == 1 ? first : first + " to '" + p.problem.ops[ops.back()].name + "'";
+}
+
+static std::string nameOf(const Placement &p, const Breakdown &b, const StretchRow &row) {
+  if (row.segment < 0)
+    return p.problem.devices[0].name + " " + rangeOf(p, row.ops);
+  return "segment " + std::to_string(row.segment) + " on " + p.problem.devices[row.device].name;
+}
+
+/// Who works when, who waits for whom, and what nothing can be gained beside.
+static void printSchedule(const Placement &p, const Breakdown &b, llvm::raw_ostream &os) {
+  if (b.stretches.empty())
+    return;
+  os << "schedule\n";
+  for (const StretchRow &row : b.stretches) {
+    if (row.waited)
+      os << "  " << p.problem.devices[0].name << " waits " << milliseconds(row.waited) << " for segment "
+         << row.waitedFor << ", before " << rangeOf(p, row.ops) << "\n";
+    if (row.segment >= 0)
+      os << "  " << nameOf(p, b, row) << " works from " << milliseconds(row.start) << " to " << milliseconds(row.end)
+         << "\n";
+  }
+  os << "critical path, copies included\n";
+  Cost last = 0;
+  for (const StretchRow &row : b.stretches)
+    if (row.critical && row.end > last) {
+      os << "  " << nameOf(p, b, row) << ": " << milliseconds(row.end - last) << "\n";
+      last = row.end;
+    }
+}
+
 void printPlacement(const Placement &p, llvm::raw_ostream &os) {
   const partition::Solution &s = *p.result.solution;
   Breakdown b = breakDown(p);
@@ -112,8 +191,8 @@ void printPlacement(const Placement &p, llvm::raw_ostream &os) {
   for (size_t d = 0; d < b.devices.size(); ++d) {
     if (d && !b.devices[d].ops)
       continue;
-    os << llvm::format("  %-22s%14s", p.problem.devices[d].name.c_str(), milliseconds(b.devices[d].cost).c_str()) << "  "
-       << b.devices[d].ops << " groups";
+    os << llvm::format("  %-22s%14s", p.problem.devices[d].name.c_str(), milliseconds(b.devices[d].cost).c_str())
+       << "  " << b.devices[d].ops << " groups";
     if (p.problem.devices[d].segments)
       os << " in " << b.devices[d].segments << " segments, launches " << milliseconds(b.devices[d].launches);
     os << "\n";
@@ -126,7 +205,8 @@ void printPlacement(const Placement &p, llvm::raw_ostream &os) {
   printAgainst(p, "cheapest in order", p.result.inOrder, os);
   if (p.cpuWins())
     os << "the CPU alone is fastest: nothing is placed elsewhere\n";
-  if (llvm::any_of(b.segments, [&](const SegmentRow &row) { return p.devices[row.device].precision == Precision::F16; }))
+  if (llvm::any_of(b.segments,
+                   [&](const SegmentRow &row) { return p.devices[row.device].precision == Precision::F16; }))
     os << "float16 holds magnitudes up to 65504: larger ones become infinite in a segment that stores it\n";
   if (p.assumedSizes)
     os << "open dimensions were priced at their least value; fix them with --dim for a better estimate\n";
@@ -136,6 +216,31 @@ void printPlacement(const Placement &p, llvm::raw_ostream &os) {
        << milliseconds(row.cost) << ", from '" << p.problem.ops[row.ops.front()].name << "' to '"
        << p.problem.ops[row.ops.back()].name << "'\n";
   }
+  if (!b.stretches.empty())
+    os << "with what runs at the same time: " << milliseconds(b.end) << "\n";
+}
+
+static void jsonSchedule(const Placement &p, const Breakdown &b, llvm::json::OStream &json) {
+  json.attribute("schedule_ns", b.stretches.empty() ? p.result.solution->cost : b.end);
+  json.attributeArray("schedule", [&] {
+    for (const StretchRow &row : b.stretches)
+      json.object([&] {
+        json.attribute("device", p.problem.devices[row.device].name);
+        if (row.segment >= 0)
+          json.attribute("segment", row.segment);
+        json.attributeArray("groups", [&] {
+          for (int j : row.ops)
+            json.value(j);
+        });
+        json.attribute("start_ns", row.start);
+        json.attribute("end_ns", row.end);
+        if (row.waited) {
+          json.attribute("waits_for", row.waitedFor);
+          json.attribute("waits_ns", row.waited);
+        }
+        json.attribute("critical", row.critical);
+      });
+  });
 }
 
 static llvm::json::Value costOrNull(const std::optional<partition::Solution> &s) {
@@ -286,6 +391,7 @@ void printPlacementJson(const Placement &p, const PlacedModel &model, llvm::raw_
     jsonDevices(p, b, json);
     jsonSegments(p, b, json);
     jsonCopies(p, b, json);
+    jsonSchedule(p, b, json);
     jsonGroups(p, json);
     jsonNodes(p, model, json);
     printGraph(model.graph, json);
@@ -313,7 +419,10 @@ llvm::Error writePlacement(const Placement &p, const PlacedModel &model, StringR
     return error ? llvm::createStringError("cannot write " + path + ": " + llvm::toString(std::move(error)))
                  : llvm::Error::success();
   };
-  llvm::Error error = write("plan.txt", [&](llvm::raw_ostream &os) { printPlacement(p, os); });
+  llvm::Error error = write("plan.txt", [&](llvm::raw_ostream &os) {
+    printPlacement(p, os);
+    printSchedule(p, breakDown(p), os);
+  });
   if (!error)
     error = write("plan.json", [&](llvm::raw_ostream &os) { printPlacementJson(p, model, os); });
   if (!error)

@@ -1,10 +1,10 @@
 #include "passes/Partition/Materialise.h"
 #include "dialects/Onnx/IR/OnnxUtils.h"
 #include "dialects/Tsr/IR/TsrDialect.h"
-#include "mlir/Analysis/TopologicalSortUtils.h"
 #include "passes/Canonicalise/OnnxBuilder.h"
 #include "passes/Partition/GpuSegments.h"
 #include "passes/Partition/HalfOps.h"
+#include "passes/Partition/Schedule.h"
 #include "passes/Partition/WrapSegment.h"
 #include "targets/Tosa/Raise.h"
 #include "targets/Tosa/Segment.h"
@@ -18,6 +18,7 @@ namespace {
 
 /// Operators of one segment, in block order.
 struct Part {
+  int segment = -1; ///< of the solution
   PlacementDevice device;
   SmallVector<Operation *> ops;
   SmallVector<size_t> groups; ///< of the problem
@@ -31,6 +32,7 @@ public:
 
 private:
   LogicalResult build(const Part &part);
+  LogicalResult order(const ModelProblem &model, const partition::Solution &solution);
   LogicalResult buildGpu(const Part &part);
   FailureOr<tsr::SegmentOp> createSegment(const Part &part, tosa::Segment &lowered, TypeRange results);
   LogicalResult fillBody(tsr::SegmentOp segment, tosa::Segment &lowered);
@@ -46,7 +48,8 @@ private:
   VendorTools *vendors;
   /// Tensors in other element types: what the CPU converted, or a segment gave.
   llvm::DenseMap<std::pair<Value, Type>, Value> forms;
-  SmallVector<Operation *> casts; ///< back to the CPU's form; dropped when unread
+  llvm::DenseMap<int, Operation *> segments; ///< by number in the solution
+  SmallVector<Operation *> casts;            ///< back to the CPU's form; dropped when unread
 };
 
 } // namespace
@@ -164,6 +167,7 @@ LogicalResult Materialiser::buildGpu(const Part &part) {
   for (Value own : read) // now a result of the segment
     forms[{own, types.getF16Type()}] = own.getDefiningOp()->getOperand(0);
   (*segment).setKind(unit.deviceKind());
+  segments[part.segment] = *segment;
   return success();
 }
 
@@ -190,6 +194,7 @@ LogicalResult Materialiser::build(const Part &part) {
   if (failed(segment) || failed(fillBody(*segment, *lowered)))
     return failure();
   connectResults(*segment, *lowered);
+  segments[part.segment] = *segment;
   for (Operation *op : llvm::reverse(part.ops))
     op->erase();
   return success();
@@ -223,6 +228,7 @@ static std::vector<Part> partsOf(const ModelProblem &model, const partition::Sol
     if (solution.segment[j] < 0)
       continue;
     Part &part = parts[solution.segment[j]];
+    part.segment = solution.segment[j];
     part.device = model.devices[model.problem.ops[j].options[solution.choice[j]].device];
     llvm::append_range(part.ops, model.groups[j].ops);
     part.groups.push_back(j);
@@ -248,14 +254,55 @@ static void numberDevices(func::FuncOp func) {
     segment.setDevice(numbers[segment.getDevice()]);
 }
 
+/// The order of the schedule; what is in none of its steps, such as conversions,
+/// comes when it is needed.
+LogicalResult Materialiser::order(const ModelProblem &model, const partition::Solution &solution) {
+  Block &block = func.getBody().front();
+  llvm::DenseMap<Operation *, bool> emitted; // false: its operands are on their way
+  std::function<LogicalResult(Operation *)> emit = [&](Operation *op) -> LogicalResult {
+    op = op ? block.findAncestorOpInBlock(*op) : nullptr;
+    if (!op)
+      return success();
+    auto [it, fresh] = emitted.try_emplace(op, false);
+    if (!fresh)
+      return success(it->second);
+    WalkResult walk = op->walk([&](Operation *inner) {
+      for (Value v : inner->getOperands())
+        if (Operation *def = v.getDefiningOp(); def && !op->isAncestor(def) && failed(emit(def)))
+          return WalkResult::interrupt();
+      return WalkResult::advance();
+    });
+    if (!op->hasTrait<OpTrait::IsTerminator>())
+      op->moveBefore(block.getTerminator());
+    emitted[op] = true;
+    return success(!walk.wasInterrupted());
+  };
+  SmallVector<Operation *> rest(llvm::make_pointer_range(block));
+  for (const ScheduleStep &step : scheduleOf(model.problem, model.devices, solution).steps) {
+    if (step.segment >= 0 && failed(emit(segments.lookup(step.segment))))
+      return failure();
+    for (int j : step.ops)
+      for (Operation *op : step.segment < 0 ? ArrayRef<Operation *>(model.groups[j].ops) : ArrayRef<Operation *>())
+        if (failed(emit(op)))
+          return failure();
+  }
+  for (Operation *op : rest)
+    if (failed(emit(op)))
+      return failure();
+  return success();
+}
+
 LogicalResult Materialiser::run(const ModelProblem &model, const partition::Solution &solution) {
-  for (const Part &part : partsOf(model, solution))
+  std::vector<Part> parts = partsOf(model, solution);
+  if (parts.empty())
+    return success();
+  for (const Part &part : parts)
     if (failed(build(part)))
       return failure();
   for (Operation *op : llvm::reverse(casts))
     if (op->use_empty())
       op->erase();
-  if (!sortTopologically(&func.getBody().front()))
+  if (failed(order(model, solution)))
     return func.emitError("internal: the segments wait for each other");
   numberDevices(func);
   return success();

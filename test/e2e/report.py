@@ -287,6 +287,13 @@ def placed(p, page, report):
     expect("times", b.evaluate("page.view.facts.reduce((sum, f) => sum + f.ns, 0)"), sum(g["time_ns"] for g in groups))
     tabs = b.evaluate("[...document.querySelectorAll('#tabs button')].map((t) => t.textContent)")
     hold(f"tabs {tabs}", {f"Segments ({len(report['segments'])})", f"Copies ({len(report['copies'])})"} <= set(tabs))
+    schedule = b.evaluate("page.view.schedule.map((s) => [s.unit, s.start, s.end, s.critical, s.nodes.map((i) => page.model.nodes[i].name)])")
+    expect("devices of the schedule", [s[0] for s in schedule], [s["device"] for s in report["schedule"]])
+    hold("the CPU's last stretch waits for the segment", report["schedule"][-1]["waits_for"] == 0 and report["schedule"][-1]["waits_ns"] > 0)
+    b.evaluate("[...document.querySelectorAll('#tabs button')].find((t) => t.textContent === 'Schedule').click()")
+    bars = b.evaluate("(() => { const bars = [...document.querySelectorAll('.bar')]; return bars.map((x) => { const r = x.getBoundingClientRect(), c = x.parentElement.getBoundingClientRect(); return [(r.left - c.left) / c.width, (r.right - c.left) / c.width]; }); })()")
+    end = report["schedule_ns"]
+    hold(f"bars {bars}", len(bars) == len(schedule) and all(abs(bar[0] - s[1] / end) < 0.02 and abs(bar[1] - s[2] / end) < 0.03 for bar, s in zip(bars, schedule)))
     b.evaluate("[...document.querySelectorAll('#tabs button')].find((t) => t.textContent.startsWith('Copies')).click()")
     b.evaluate("page.table.choose(1)")
     expect("selected by the copy's row", b.evaluate("page.selected.map((i) => page.model.nodes[i].name)"), ["conv2", "sin"])

@@ -188,9 +188,10 @@ def endurance(tools, runs):
             raise Fault("runs differ")
 
 
-# Inputs of their own: memory that a device shares with the processor is the device's until the fence.
-THREE = """g (float[256,256] x, float[256,256] z, float[256,256] w) => (float[256,256] b, float[256,256] d, float[256,256] f) {
-  a = MatMul(x, $[256,256]) b = Relu(a) c = MatMul(z, $[256,256]) d = Tanh(c) e = MatMul(w, $[256,256]) f = Sigmoid(e) }"""
+# Inputs of their own: memory that a device shares with the processor is the device's until the fence. All have enough to do for the
+# threads to wake up on a busy machine.
+THREE = """g (float[256,256] x, float[512,512] z, float[1024,1024] w) => (float[256,256] b, float[512,512] d, float[1024,1024] f) {
+  a = MatMul(x, $[256,256]) b = Relu(a) c = MatMul(z, $[512,512]) d = Tanh(c) e = MatMul(w, $[1024,1024]) f = Sigmoid(e) }"""
 
 
 def three_devices(tools, runs):
@@ -210,9 +211,8 @@ def three_devices(tools, runs):
             if not all(spans.values()):
                 raise Fault(f"work done by {[d for d, s in spans.items() if s]} alone")
             for d in ("gpu", "npu"):
-                others = [s for o, ss in spans.items() if o != d for s in ss]
-                if not any(a < end and begin < b for begin, end in spans[d] for a, b in others):
-                    raise Fault(f"nothing runs beside {d}: {spans}")
+                if not any(a < end and begin < b for begin, end in spans[d] for a, b in spans["cpu"]):
+                    raise Fault(f"the processor does nothing beside {d}: {spans}")
 
 
 def main():

@@ -109,6 +109,20 @@ function segmentsTable(model, view, choose) {
   return new Table(columns, view.segments, "Segments", choose);
 }
 
+/** Who works when, as bars on one scale; who is on the critical path, and whom the CPU waits for. */
+function scheduleTable(model, view, choose) {
+  const columns = [
+    { title: "What", width: "minmax(96px, 1fr)", text: (s) => s.label },
+    { title: "Device", width: "76px", text: (s) => s.unit },
+    { title: "From", width: "72px", number: true, text: (s) => formatNs(s.start), sort: (s) => s.start },
+    { title: "Time", width: "72px", number: true, text: (s) => formatNs(s.end - s.start), sort: (s) => s.end - s.start },
+    { title: "Waits for", width: "minmax(104px, 1fr)", text: (s) => (s.waitsFor ? `${s.waitsFor}, ${formatNs(s.waits)}` : "") },
+    { title: "Critical", width: "64px", text: (s) => (s.critical ? "yes" : "") },
+    { title: "When", width: "minmax(140px, 2fr)", text: () => "", sort: (s) => s.start, number: true, bar: (s) => [s.start / view.end, s.end / view.end, s.critical] },
+  ];
+  return new Table(columns, view.schedule, "Schedule", choose);
+}
+
 function copiesTable(view, choose) {
   const columns = [
     { title: "Result of", width: "minmax(140px, 2fr)", tail: true, text: (c) => c.label },

@@ -8,11 +8,12 @@
 //          kind: "node", or "input"/"output" for the model's own ends
 //          inputs, outputs, yields: indices of values; ins, outs: of edges
 //   edge   {from, to, value, kind}, kind: "data", or "yield" out of a body
-//   view   {name, units, facts, extras, segments, copies, edgeCopy, summary, notes}
+//   view   {name, units, facts, extras, segments, copies, schedule, end, edgeCopy, summary, notes}
 //          one per target; facts: one per node, extras: rows of no node
 //   fact   {after, gone, device, precision, ns, shade, segment, refused, by}
 //          ns: adds up over the nodes; shade: what its colour says
 //          by: unit -> {yes, chosen, precisions, reasons, ns}
+//   schedule {label, unit, start, end, waitsFor, waits, critical, nodes}, end: of all
 //   segment {label, unit, ns, nodes};  copy {label, from, to, bytes, ns, nodes, edges}
 
 /** What no device has to do: it was folded, or changed nothing. */
@@ -92,7 +93,7 @@ function auditView(target, nodes, values) {
   if (target.sizes_assumed)
     notes.push("Times take every open dimension at its least; --dim fixes it.");
   return {
-    name: target.target, units, facts, extras, segments: [], copies: [], edgeCopy: null, notes,
+    name: target.target, units, facts, extras, segments: [], copies: [], schedule: [], end: 0, edgeCopy: null, notes,
     summary: units.map((u) => ({ label: u, text: `${target.placed[u]} of ${target.operators} operators` }))
       .concat(target.refused ? [{ label: "nowhere", text: `${target.refused} operators`, bad: true }] : []),
   };
@@ -168,6 +169,14 @@ function planCopies(report, members, model, facts, edgeCopy) {
   });
 }
 
+function planSchedule(report, members) {
+  return report.schedule.map((s) => ({
+    label: s.segment === undefined ? counted(s.groups.length, "group") : `segment ${s.segment}`, unit: s.device,
+    start: s.start_ns, end: s.end_ns, waitsFor: s.waits_ns ? `segment ${s.waits_for}` : "", waits: s.waits_ns || 0, critical: s.critical,
+    nodes: [...new Set(s.groups.flatMap((g) => members[g]))],
+  }));
+}
+
 function planSummary(report) {
   const rows = report.devices.map((d) => ({
     label: d.name,
@@ -180,6 +189,8 @@ function planSummary(report) {
     text: `${formatNs(report.estimate_ns)}, ` + (report.lower_bound_ns >= report.estimate_ns
       ? "optimal under the cost model" : `optimum at least ${formatNs(report.lower_bound_ns)}`),
   });
+  if (report.schedule.length)
+    rows.push({ label: "devices at once", text: formatNs(report.schedule_ns) });
   const against = [["CPU only", report.cpu_only_ns], ["most accelerated", report.most_accelerated_ns],
     ["cheapest in order", report.cheapest_in_order_ns]];
   for (const [label, ns] of against)
@@ -218,7 +229,7 @@ function planView(report, model) {
     notes.push("The CPU alone is fastest: nothing is placed elsewhere.");
   return {
     name: report.target, units: report.devices.map((d) => d.name), facts, extras: [], segments,
-    copies: planCopies(report, members, model, facts, edgeCopy), edgeCopy, notes, summary: planSummary(report),
+    copies: planCopies(report, members, model, facts, edgeCopy), schedule: planSchedule(report, members), end: Math.max(report.schedule_ns, 1), edgeCopy, notes, summary: planSummary(report),
   };
 }
 

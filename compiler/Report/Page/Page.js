@@ -118,6 +118,8 @@ class Page {
     if (view.edgeCopy) {
       tables[`Segments (${view.segments.length})`] = () => segmentsTable(model, view, choose);
       tables[`Copies (${view.copies.length})`] = () => copiesTable(view, choose);
+      if (view.schedule.length)
+        tables.Schedule = () => scheduleTable(model, view, choose);
     }
     if (model.views.length > 1)
       tables.Targets = () => targetsTable(model, choose);

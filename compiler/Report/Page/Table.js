@@ -1,6 +1,7 @@
 // A sortable table of any length: only the rows in sight are in the document.
 //
 // column: {title, width, text(row), sort(row)?, number?, tail?}; rows are the caller's.
+// bar(row): in place of text [from, to, strong], shares of the cell's width.
 // tail: what is too long is cut in front, since the end of a name says most.
 // A row is chosen by a click or by the arrow keys; onChoose gets it.
 
@@ -13,6 +14,13 @@ function element(tag, attributes, text) {
   if (text !== undefined)
     made.textContent = text;
   return made;
+}
+
+function barOf(from, to, strong) {
+  const bar = element("i", { class: strong ? "bar strong" : "bar" });
+  bar.style.left = `${from * 100}%`;
+  bar.style.width = `${(to - from) * 100}%`;
+  return bar;
 }
 
 class Table {
@@ -102,6 +110,8 @@ class Table {
       const cell = element("div", { role: "gridcell", class: column.number ? "number" : column.tail ? "tail" : "" }, column.tail ? "" : text);
       if (column.tail)
         cell.append(element("bdi", { dir: "ltr" }, text));
+      if (column.bar)
+        cell.append(barOf(...column.bar(row)));
       if (text.length > 12)
         cell.title = text.slice(0, 1000);
       made.append(cell);
