@@ -108,7 +108,7 @@ void specialiseDims(Model &model, const ImportOptions &options) {
               dim.dim_value() % spec.multiple)
             throw ImportError("--dim " + spec.name + ": the model fixes this dimension at " +
                               std::to_string(dim.dim_value()));
-        } else if (!dim.dim_param().empty()) {
+        } else if (!dim.dim_param().empty() && dim.dim_param() != "?") { // "?": of no name
           param = dim.dim_param();
         } else if (spec.isStatic()) {
           dim.set_dim_value(spec.min);
