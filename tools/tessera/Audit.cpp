@@ -36,7 +36,8 @@ void addAudit(CLI::App &app, int &status) {
                   "with every reason). Reasons\n"
                   "are ordered by the CPU's estimated time of the nodes they keep from a "
                   "unit.\n"
-                  "Exit status 1 if an operator can run nowhere on some target.\n\n"
+                  "Exit status 1 if an operator can run nowhere on some target, or if a vendor's compiler is\n"
+                  "missing or breaks (--vendor skip does without it).\n\n"
                   "Example:\n  tessera audit model.onnx --target host-x86-64 --target "
                   "rk3588-sim --format html -o audit.html");
   command->callback([=, &status] {
