@@ -28,6 +28,11 @@ Perm channelsFirst(int64_t rank);
 
 class Forms {
 public:
+  struct Form {
+    Perm perm;
+    mlir::Value stored;
+  };
+  using All = llvm::SmallVector<Form, 2>;
   using Transpose = llvm::function_ref<mlir::Value(mlir::Value, llvm::ArrayRef<int64_t>)>;
 
   bool has(mlir::Value logical) const { return forms.contains(logical); }
@@ -35,13 +40,11 @@ public:
   /// The order in which `logical` was computed.
   llvm::ArrayRef<int64_t> order(mlir::Value logical) const;
   mlir::Value get(mlir::Value logical, llvm::ArrayRef<int64_t> perm, Transpose transpose);
+  /// The forms until now.
+  All exchange(mlir::Value logical, All other) { return std::exchange(forms[logical], std::move(other)); }
 
 private:
-  struct Form {
-    Perm perm;
-    mlir::Value stored;
-  };
-  llvm::DenseMap<mlir::Value, llvm::SmallVector<Form, 2>> forms;
+  llvm::DenseMap<mlir::Value, All> forms;
 };
 
 } // namespace tessera::tosa

@@ -4,7 +4,7 @@
 #include "mlir/Dialect/Tosa/IR/TosaOps.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
-#include "targets/Tosa/Lower/Lowerer.h"
+#include "targets/Tosa/Lower/Quantised.h"
 #include "targets/Tosa/Schema.h"
 
 using namespace mlir;
@@ -124,22 +124,6 @@ static LogicalResult checkOp(Operation *op, const LoweringEntry &entry, Lowerer 
   return success(l.reasons.all.size() == before);
 }
 
-/// Under Int8 an operator that only moves values (MaxPool: selects them in their
-/// order, which it checks) hands on what they mean.
-static LogicalResult inheritMeaning(Operation *op, Lowerer &l) {
-  Value first = op->getOperand(0);
-  auto it = l.scaled.find(first);
-  if (it == l.scaled.end())
-    return success();
-  Scaled meaning = it->second;
-  if (meaning.scale.size() > 1)
-    return l.no() << "moves a tensor whose channels have scales of their own";
-  for (Value v : op->getResults())
-    if (isa<FloatType>(Lowerer::typeOf(v).getElementType()))
-      l.scaled.try_emplace(v, meaning); // interpolation has a meaning of its own
-  return success();
-}
-
 /// Whether `op` gives 48-bit integers another shape, which RESCALE does behind
 /// itself instead; who else reads them finds no such operator.
 static bool awaitsRescale(Operation *op) {
@@ -172,6 +156,9 @@ static LogicalResult lowerOp(Operation *op, Lowerer &l) {
   size_t before = l.reasons.all.size();
   Block *block = l.b.getInsertionBlock();
   Operation *last = block->empty() ? nullptr : &block->back();
+  QuantisedOperand operand(l);
+  if (isQuantised(l.precision) && failed(operand.quantiseBefore(op)))
+    return failure();
   if (failed(entry->fn(op, l)))
     return l.reasons.all.size() > before ? failure() : LogicalResult(l.no() << "cannot be expressed");
   if (failed(checkBuilt(l, last)))

@@ -112,6 +112,27 @@ quantised("average_scales", ["1,4,6,4"], "int8 y", CHANNELS + " a = GlobalAverag
 quantised("concat_scales", ["1,4,6,4", "1,3,6,4"], "int8 y, int8 v", CHANNELS + " a = Concat<axis=1>(m, x1) y = QuantizeLinear(a, sc, zb) v = QuantizeLinear(a, sb, za)")
 quantised("add_scales", ["1,4,6,4", "1,4,6,4"], "int8 y", CHANNELS + " j = Constant<value = float[4] {1.0, 0.2, 0.7, 1.5}>() n = Mul(x1, j) a = Add(m, n) y = QuantizeLinear(a, sc, zb)", segments=0)
 
+# Behind a move: one quantiser, or one for each part; scales a channel of what is cut along the channels and across them.
+MOVED = WEIGHT.format(0, "12,24") + " m = MatMul(x0, w0) n = Add(m, $[24])"
+quantised("moved_sums", ["1,7,12"], "int8 y, int8 v", MOVED + " sh = Constant<value = int64[4] {1, 7, 4, 6}>() r = Reshape(n, sh) t = Transpose<perm=[0,2,1,3]>(r) y = QuantizeLinear(t, sb, zb)"
+          " k = Sigmoid(n) l = Transpose<perm=[2,0,1]>(k) v = QuantizeLinear(l, ws, zb)")
+quantised("split_sums", ["1,7,12"], "int8 y, int8 v, int8 u", MOVED + " a, b, c = Split<axis=-1, num_outputs=3>(n) sh = Constant<value = int64[4] {1, 7, 2, 4}>() r = Reshape(a, sh) y = QuantizeLinear(r, sb, zb)"
+          " v = QuantizeLinear(b, sc, za) d = Transpose<perm=[0,2,1]>(c) u = QuantizeLinear(d, sb, za)")
+quantised("cut_sums", ["1,8,12"], "int8 y, int8 v", MOVED + " a, b = Split<axis=1, num_outputs=2>(n) sh = Constant<value = int64[4] {1, 2, 2, 24}>() r = Reshape(a, sh) t = Relu(r) y = QuantizeLinear(t, sb, zb)"
+          " v = QuantizeLinear(b, sc, za)")
+quantised("read_twice", ["1,7,12"], "int8 y, int8 v", MOVED + " t = Transpose<perm=[0,2,1]>(n) y = QuantizeLinear(t, sb, zb) v = QuantizeLinear(n, sc, za)")
+
+PART = " sp = Constant<value = float {0.00392}>() zp = Constant<value = int8 {-128}>()"
+SMALL = " sp = Constant<value = float {0.0000305}>() zp = Constant<value = int16 {0}>()"
+LOGITS = " m = MatMul(x0, x1) half = Constant<value = float {0.35}>() n = Mul(m, half)"
+quantised("softmax", ["2,5,12"], "int8 y, int8 v", PART + " a = Softmax<axis=-1>(x0) y = QuantizeLinear(a, sp, zp) b = Softmax<axis=1>(x0) v = QuantizeLinear(b, sp, zp)")
+quantised("softmax_long", ["2,700"], "int8 y, int8 v", PART + " fine = Constant<value = float {0.0002}>() a = Softmax(x0) y = QuantizeLinear(a, sp, zp) v = QuantizeLinear(a, fine, zp)")
+quantised("softmax_sums", ["2,9,16", "2,16,33"], "int8 y, int8 v", LOGITS + PART + " a = Softmax(n) y = QuantizeLinear(a, sp, zp) b = Softmax<axis=1>(n) v = QuantizeLinear(b, sp, zp)")
+quantised("softmax_channels", ["3,12"], "int8 y", WEIGHT.format(0, "12,24") + PART + " m = MatMul(x0, w0) n = Add(m, $[24]) a = Softmax(n) y = QuantizeLinear(a, sp, zp)")
+quantised("softmax_one", ["3,1"], "int8 y", PART + " a = Softmax(x0) y = QuantizeLinear(a, sp, zp)")
+quantised("log_softmax", ["2,5,12"], "int8 y", " a = LogSoftmax(x0) b = Transpose<perm=[0,2,1]>(a) y = QuantizeLinear(b, sc, zb)")
+quantised("softmax_widens", ["2,5,40"], "int16 y", SMALL + " a = Softmax(x0) y = QuantizeLinear(a, sp, zp)", "int16")
+
 # Forms of Resize that are no interpolation by a whole factor (of a part of the image onnxruntime takes another part: the whole one here).
 quantised("resize_crop", ["1,4,6,5"], "int8 y", " r = Constant<value = float[8] {0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0}>() s = Constant<value = int64[4] {1, 4, 6, 5}>()"
           " a = Resize<mode=\"linear\", coordinate_transformation_mode=\"tf_crop_and_resize\">(x0, r, , s) y = QuantizeLinear(a, sc, zb)", segments=0)

@@ -193,6 +193,16 @@ class Graph:
         y = self.node(op, [self.meaning(t), self.constant(np.array([axis], np.int64))], keepdims=1)
         return self.quantised(y, [*shape[:axis], 1, *shape[axis + 1:]], t[2] * (shape[axis] ** 0.5 if op == "ReduceSum" else 1))
 
+    def softmax(self, t):
+        shape, axis = t[1], int(self.rng.integers(1, len(t[1])))
+        y = self.meaning(t)
+        if len(shape) == 3 and self.rng.random() < 0.7:
+            w_, _ = self.weight([shape[-1], 12], 1, shape[-1])
+            y, shape = self.node("MatMul", [y, w_]), [*shape[:-1], 12]
+        log = self.rng.random() < 0.2
+        y = self.node("LogSoftmax" if log else "Softmax", [y], axis=axis)
+        return self.quantised(y, shape, self.steps(8.0 if log else self.pick(0.3, 1.0)))
+
     def resize(self, t):
         shape = t[1]
         if len(shape) != 4 or max(shape[2:]) > 10:
@@ -266,7 +276,7 @@ class Graph:
 
 
 KINDS = ["conv", "conv", "conv", "conv_transpose", "matmul", "gemm", "product", "arithmetic", "arithmetic", "with_constant", "unary", "unary", "pool", "pool", "global_pool",
-         "reduction", "resize", "concat", "slice", "pad", "transpose", "reshape", "split", "depth_to_space"]
+         "reduction", "softmax", "resize", "concat", "slice", "pad", "transpose", "reshape", "split", "depth_to_space"]
 
 
 def build(seed):

@@ -25,8 +25,10 @@ struct Scaled {
   int64_t bound = 128;        ///< |integer - zeroPoint| is at most this
   double low = -INFINITY, high = INFINITY;
   double error = 0;           ///< how far the meaning may be from ONNX's, absolute
-  /// Elementwise operators still to be applied, in order (8-bit integers only).
+  /// Elementwise operators still to be applied, in order. Softmax, which can only be
+  /// the first, stands for e^(v - offset).
   llvm::SmallVector<mlir::Operation *> pending;
+  double offset = 0;
 
   bool plain() const { return low == -INFINITY && high == INFINITY && pending.empty(); }
 };
@@ -49,6 +51,8 @@ public:
   /// (none: as ONNX has them).
   mlir::Value get(mlir::Value v, llvm::ArrayRef<int64_t> perm = {});
   void set(mlir::Value v, mlir::Value stored, llvm::ArrayRef<int64_t> perm = {});
+  /// What stands for `v` from now on; gives what did.
+  Forms::All exchange(mlir::Value v, Forms::All other) { return forms.exchange(v, std::move(other)); }
   /// The order in which `v` was computed; identity for constants.
   Perm order(mlir::Value v) const;
   /// Meanings of integer tensors, only where the precision is quantised.

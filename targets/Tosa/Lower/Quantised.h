@@ -11,6 +11,7 @@ struct Quantisation {
   int64_t zeroPoint = 0;
   unsigned bits = 8; ///< 8 or 16
 
+  bool operator==(const Quantisation &) const = default;
   int64_t low() const { return -(int64_t(1) << (bits - 1)); }
   int64_t high() const { return -low() - 1; }
   /// A real number, no NaN, as QuantizeLinear gives it.
@@ -73,6 +74,29 @@ struct Ordered {
 std::optional<Ordered> quantise(Lowerer &l, mlir::Value v, const Scaled &m, const Quantisation &q);
 /// The same of what has operators still to be applied.
 std::optional<Ordered> quantiseByTable(Lowerer &l, mlir::Value v, const Scaled &m, const Quantisation &q);
+
+/// The quantisation that all who read `v`, or what it is moved to, give it; none
+/// if there is not exactly one.
+std::optional<Quantisation> readersQuantisation(mlir::Value v, Lowerer &l);
+std::optional<Quantisation> readersQuantisation(mlir::ValueRange values, Lowerer &l);
+/// Under a quantised precision an operator that only moves values (MaxPool: selects
+/// them in their order, which it checks) hands on what they mean.
+llvm::LogicalResult inheritMeaning(mlir::Operation *op, Lowerer &l);
+/// While this lives, the operand of an operator that moves it towards quantisers of
+/// one quantisation is quantised, unless it is 8 or 16 bits that need nothing more.
+class QuantisedOperand {
+public:
+  explicit QuantisedOperand(Lowerer &l) : l(l) {}
+  ~QuantisedOperand();
+  QuantisedOperand(const QuantisedOperand &) = delete;
+  llvm::LogicalResult quantiseBefore(mlir::Operation *op);
+
+private:
+  Lowerer &l;
+  mlir::Value operand; ///< null: nothing was done
+  Scaled meaning;
+  Forms::All forms;
+};
 
 /// Each position of an image repeated: by RESIZE in the forms that small devices
 /// have (factors 2, 4, 8 of one image), else by TILE.

@@ -268,19 +268,6 @@ LogicalResult lowerGlobalAveragePool(Operation *op, Lowerer &l) {
   return success();
 }
 
-/// The quantisation of what is joined, where one QuantizeLinear is all that reads
-/// it: parts that are quantised before are the same as a whole that is quantised
-/// behind.
-std::optional<Quantisation> readersQuantisation(Operation *op, Lowerer &l) {
-  Value result = op->getResult(0);
-  Operation *user = result.hasOneUse() ? *result.user_begin() : nullptr;
-  if (!user || user->getName().getStringRef() != "onnx.QuantizeLinear")
-    return std::nullopt;
-  Reasons unheard;
-  Lowerer quiet(l.b, l.precision, false, unheard);
-  return readQuantisation(user, quiet, 1, 2, Lowerer::typeOf(user->getResult(0)).getElementType());
-}
-
 /// A float constant, quantised.
 Value quantisedConstant(Lowerer &l, const HostTensor &c, const Quantisation &q, ArrayRef<int64_t> perm) {
   HostTensor t(q.element(l), c.shape());
@@ -290,6 +277,7 @@ Value quantisedConstant(Lowerer &l, const HostTensor &c, const Quantisation &q, 
   return l.transpose(l.constant(t), perm);
 }
 
+/// Parts that are quantised before are the same as a whole that is quantised behind.
 LogicalResult joinQuantised(Operation *op, Lowerer &l, const Quantisation &q, int64_t axis) {
   Value result = op->getResult(0);
   Perm perm = identityPerm(Lowerer::rankOf(result));
@@ -332,7 +320,7 @@ LogicalResult lowerConcat(Operation *op, Lowerer &l) {
   int64_t rank = Lowerer::rankOf(result), axis = onnx::getInt(op, "axis");
   axis += axis < 0 ? rank : 0;
   if (isa<FloatType>(Lowerer::typeOf(result).getElementType()))
-    if (auto q = readersQuantisation(op, l); q && rank > 1)
+    if (auto q = readersQuantisation(result, l); q && rank > 1)
       return joinQuantised(op, l, *q, axis);
   SmallVector<const Scaled *> all;
   bool same = true;

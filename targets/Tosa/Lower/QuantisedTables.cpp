@@ -27,6 +27,11 @@ std::optional<Reals> applied(Lowerer &l, const Scaled &m, const Reals &numbers) 
     x.setReal(i, std::clamp(v, m.low, m.high));
   for (Operation *op : m.pending) {
     StringRef name = op->getName().stripDialect();
+    if (name == "Softmax") {
+      for (int64_t i = 0; i < x.size(); ++i)
+        x.setReal(i, std::exp(x.real(i) - m.offset));
+      continue;
+    }
     onnx::Evaluator evaluate = onnx::findEvaluator(op);
     SmallVector<std::optional<HostTensor>> operands(onnx::getNumOperandPositions(op));
     for (unsigned i = 0; i < operands.size(); ++i) {
@@ -74,12 +79,12 @@ struct WideTable {
 };
 
 /// The least `most` beyond which the result stays what it is there, among
-/// fractions of `bound` by powers of the root of 2.
+/// fractions of `bound` by powers of the fourth root of 2.
 std::optional<double> rangeThatMatters(Lowerer &l, const Scaled &m, const Quantisation &q, double bound) {
   constexpr int samples = 64;
   double most = bound;
   while (most > bound / (1 << 14)) {
-    double less = most * M_SQRT1_2;
+    double less = most * 0.8408964152537145;
     for (double sign : {-1.0, 1.0}) {
       Reals at;
       for (int i = 0; i <= samples; ++i)
