@@ -12,6 +12,7 @@ import gzip
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -25,6 +26,21 @@ MODELS = os.environ.get("TESSERA_MODELS") or os.path.join(CACHE, "models")
 
 def manifest():
     return json.load(open(os.path.join(HERE, "models.json")))["models"]
+
+
+def dim_options(path, model):
+    """--dim for each open dimension of `model`, which `path` holds: a public model, or what was made of it (ID_q8.onnx). Its first sizes that leave
+    nothing empty; 1 where models.json knows none."""
+    stem = re.sub(r"_q(8|16)$", "", os.path.splitext(os.path.basename(path))[0])
+    entry = next((e for e in manifest() if os.path.splitext(e["file"])[0] == stem), {"inputs": {}, "sizes": [{}]})
+    sizes = next(s for s in entry["sizes"] if all(s.values()))
+    initial, options = {t.name for t in model.graph.initializer}, []
+    for i in model.graph.input:
+        dims = entry["inputs"].get(i.name, {"dims": [1] * len(i.type.tensor_type.shape.dim)})["dims"]
+        for at, d in enumerate(i.type.tensor_type.shape.dim):
+            if i.name not in initial and not d.HasField("dim_value"):
+                options += ["--dim", f"{i.name}.{at}={sizes.get(dims[at], dims[at])}"]
+    return options
 
 
 def good(entry, path):

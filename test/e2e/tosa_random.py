@@ -89,11 +89,11 @@ def check_graph(tools, seed):
 
 
 def check_model(tools, tally, path, until):
-    name = os.path.splitext(os.path.basename(path))[0]
+    name, options = os.path.splitext(os.path.basename(path))[0], fetch.dim_options(path, onnx.load(path))
     precision = "int16" if "16" in name.rsplit("_", 1)[-1] else "int8"
     with tempfile.TemporaryDirectory() as tmp:
         try:
-            _, files = segments_of(tools, path, precision, tmp)
+            _, files = segments_of(tools, path, precision, tmp, *options)
         except (Fault, Refused) as why:
             return tally.fail(name, str(why))
         if not files:
@@ -101,7 +101,7 @@ def check_model(tools, tally, path, until):
         for i, f in enumerate(files):
             if time.time() > until:
                 return tally.skip(f"{name} from segment {i} of {len(files)}", "no time left")
-            tally.attempt(f"{name} segment {i} of {len(files)}", check_segment, tools, path, precision, i, f, tmp, faults=(Fault,))
+            tally.attempt(f"{name} segment {i} of {len(files)}", check_segment, tools, path, precision, i, f, tmp, *options, faults=(Fault,))
 
 
 def check_quantised(tools, tally, ident, until):
