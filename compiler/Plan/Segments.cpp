@@ -52,18 +52,49 @@ void PlanBuilder::moveToPool(uint32_t buffer, uint16_t pool) {
       plan.buffers[b].pool = pool;
 }
 
+/// What `v` shows.
+static Value shown(Value v) {
+  for (Operation *def = v.getDefiningOp(); def && isView(def); def = v.getDefiningOp())
+    v = def->getOperand(0);
+  return v;
+}
+
+/// Whether somebody else reads `v` while the segment is under way, for which a
+/// shared buffer would have to be waited for: behind the segment, and before
+/// something reads what its device computes.
+static bool isReadBeside(tsr::SegmentOp op, Value v) {
+  for (Operation *next = op->getNextNode(); next; next = next->getNextNode()) {
+    auto other = dyn_cast<tsr::SegmentOp>(next);
+    bool same = other && other.getDevice() == op.getDevice(), reads = false, fences = false;
+    next->walk([&](Operation *inner) {
+      for (Value read : inner->getOperands()) {
+        reads |= shown(read) == v;
+        auto from = shown(read).getDefiningOp<tsr::SegmentOp>();
+        fences |= from && from.getDevice() == op.getDevice();
+      }
+    });
+    if (fences && !same)
+      return false;
+    if (reads && !same && !isView(next))
+      return true;
+  }
+  return false;
+}
+
 /// Finds the values that zero-copy segments read: they are made in memory that
-/// both sides reach.
+/// both sides reach. What others read meanwhile is copied instead: that takes less
+/// than waiting for a device.
 void PlanBuilder::findShared() {
+  llvm::DenseSet<Value> copied;
   l.func.walk([&](tsr::SegmentOp op) {
-    if (!op.getZeroCopy())
-      return;
-    for (Value v : op.getInputs()) {
-      for (Operation *def = v.getDefiningOp(); def && isView(def); def = v.getDefiningOp())
-        v = def->getOperand(0);
-      sharedValues.try_emplace(v, op);
-    }
+    for (Value input : op.getZeroCopy() ? ValueRange(op.getInputs()) : ValueRange())
+      if (Value v = shown(input); isReadBeside(op, v))
+        copied.insert(v);
+      else
+        sharedValues.try_emplace(v, op);
   });
+  for (Value v : copied)
+    sharedValues.erase(v);
 }
 
 /// To be called for a new buffer of `v`, before it is used.
