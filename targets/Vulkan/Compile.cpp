@@ -193,7 +193,7 @@ FailureOr<Kernel> compileDispatch(tsr::DispatchOp op, const Device &device,
   MLIRContext *context = op.getContext();
   Capture capture(context, reasons);
   Kernel kernel;
-  OwningOpRef<spirv::ModuleOp> module = makeModule(context, device);
+  OwningOpRef<spirv::ModuleOp> module = makeModule(context);
   OpBuilder b(context);
   b.setInsertionPoint(mainOf(*module).getBody().front().getTerminator());
   Emitter e(b, module->getLoc(), device, kernel, reasons);
@@ -228,7 +228,7 @@ FailureOr<Kernel> compileDispatch(tsr::DispatchOp op, const Device &device,
                    << " invocations exceeds the GPU's limits";
       return failure();
     }
-  if (failed(lowerAndSerialise(*module, kernel))) {
+  if (failed(lowerAndSerialise(*module, device, kernel))) {
     if (reasons.empty())
       reasons.no() << "the kernel does not lower to SPIR-V for this GPU";
     return failure();

@@ -113,6 +113,9 @@ public:
   mlir::Value loadRaw(Buffer &t, Index entry);
   /// A constant that takes the place of operand `input`.
   Buffer &pack(unsigned input, mlir::Type element, std::vector<uint8_t> bytes);
+  /// The bytes of `t`, which must be read by no other name, as elements of
+  /// another type.
+  Buffer &reinterpret(Buffer &t, mlir::Type element);
   /// `count` entries that a workgroup shares, of a scalar or vector type.
   mlir::Value shared(int64_t count, mlir::Type type);
   mlir::Value loadShared(mlir::Value array, Index i);

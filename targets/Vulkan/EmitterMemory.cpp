@@ -212,6 +212,15 @@ Buffer &Emitter::pack(unsigned input, Type element,
   return *packed.back();
 }
 
+Buffer &Emitter::reinterpret(Buffer &t, Type element) {
+  auto buffer = std::make_unique<Buffer>();
+  buffer->element = element;
+  buffer->count = t.count * storageBits(t.element) / storageBits(element);
+  buffer->binding = t.binding;
+  packed.push_back(std::move(buffer));
+  return *packed.back();
+}
+
 Value Emitter::shared(int64_t count, Type type) {
   auto var = declare(b, loc, spirv::ArrayType::get(type, count),
                      spirv::StorageClass::Workgroup,

@@ -32,8 +32,8 @@ void loadDialects(MLIRContext *context) {
   Kernel kernel;
   kernel.groups = kernel.local = {1, 1, 1};
   Device device;
-  OwningOpRef<spirv::ModuleOp> module = makeModule(context, device);
-  if (failed(lowerAndSerialise(*module, kernel)))
+  OwningOpRef<spirv::ModuleOp> module = makeModule(context);
+  if (failed(lowerAndSerialise(*module, device, kernel)))
     llvm::report_fatal_error("an empty shader cannot be lowered");
 }
 
@@ -59,31 +59,28 @@ static constexpr Capabilities capabilities[] = {
 /// MLIR wants SPIR-V 1.6 for dot products, where the extension is part of the
 /// core; `Words.h` makes the words 1.3 again.
 static spirv::TargetEnvAttr environment(MLIRContext *context,
-                                        const Device &device) {
+                                        const Device &device, bool dot) {
   SmallVector<spirv::Capability> all = {spirv::Capability::Shader};
   for (const Capabilities &c : capabilities)
-    if (device.has(c.feature))
+    if (device.has(c.feature) && (dot || c.feature != Feature::DotProduct))
       all.push_back(c.capability);
   SmallVector<spirv::Extension> extensions = {
       spirv::Extension::SPV_KHR_storage_buffer_storage_class,
       spirv::Extension::SPV_KHR_16bit_storage,
       spirv::Extension::SPV_KHR_8bit_storage,
       spirv::Extension::SPV_KHR_integer_dot_product};
-  spirv::Version version = device.has(Feature::DotProduct)
-                               ? spirv::Version::V_1_6
-                               : spirv::Version::V_1_3;
+  spirv::Version version =
+      dot ? spirv::Version::V_1_6 : spirv::Version::V_1_3;
   return spirv::TargetEnvAttr::get(
       spirv::VerCapExtAttr::get(version, all, extensions, context),
       spirv::getDefaultResourceLimits(context), spirv::ClientAPI::Vulkan);
 }
 
-OwningOpRef<spirv::ModuleOp> makeModule(MLIRContext *context,
-                                        const Device &device) {
+OwningOpRef<spirv::ModuleOp> makeModule(MLIRContext *context) {
   OpBuilder b(context);
   Location loc = UnknownLoc::get(context);
   auto module = spirv::ModuleOp::create(b, loc, spirv::AddressingModel::Logical,
                                         spirv::MemoryModel::GLSL450);
-  module->setAttr(spirv::getTargetEnvAttrName(), environment(context, device));
   b.setInsertionPointToEnd(module.getBody());
   auto main = spirv::FuncOp::create(b, loc, "main", b.getFunctionType({}, {}));
   b.setInsertionPointToStart(main.addEntryBlock());
@@ -216,8 +213,14 @@ static void addEntryPoint(spirv::ModuleOp module, const Kernel &kernel) {
                         static_cast<int32_t>(kernel.local[2])});
 }
 
-LogicalResult lowerAndSerialise(spirv::ModuleOp module, Kernel &kernel) {
+LogicalResult lowerAndSerialise(spirv::ModuleOp module, const Device &device,
+                                Kernel &kernel) {
   spirv::FuncOp main = mainOf(module);
+  bool dot =
+      main.walk([](spirv::SDotAccSatOp) { return WalkResult::interrupt(); })
+          .wasInterrupted();
+  module->setAttr(spirv::getTargetEnvAttrName(),
+                  environment(module.getContext(), device, dot));
   rewriteFormulas(main);
   IRRewriter rewriter(module.getContext());
   DominanceInfo dominance(main);

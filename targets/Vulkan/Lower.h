@@ -12,17 +12,15 @@ class FuncOp;
 
 namespace tessera::vulkan {
 
-/// An empty module with a function `main`, in which `device`'s features may be
-/// used.
-mlir::OwningOpRef<mlir::spirv::ModuleOp> makeModule(mlir::MLIRContext *context,
-                                                    const Device &device);
+/// An empty module with a function `main`.
+mlir::OwningOpRef<mlir::spirv::ModuleOp> makeModule(mlir::MLIRContext *context);
 mlir::spirv::FuncOp mainOf(mlir::spirv::ModuleOp module);
 
 /// What remains of scf, arith, math and vector becomes spirv; then the entry
 /// point, the least capabilities, and the words. Sets `words` and `features`;
-/// diagnoses what cannot be lowered.
+/// diagnoses what cannot be lowered for `device`.
 mlir::LogicalResult lowerAndSerialise(mlir::spirv::ModuleOp module,
-                                      Kernel &kernel);
+                                      const Device &device, Kernel &kernel);
 
 } // namespace tessera::vulkan
 #endif
