@@ -240,11 +240,9 @@ class Cases:
                 self.one(f"gemm-{ta}{tb}", "Gemm", {"a": self.f(*((12, 9) if ta else (9, 12)))}, (9, 20), {"b": self.f(*((20, 12) if tb else (12, 20))), "c": self.f(20)}, transA=ta, transB=tb, alpha=0.5, beta=2.0)
         for m, k, c, unsigned in ((37, 64, 40, True), (5, 20, 7, False), (8, 48, 64, False), (6, 15, 12, True)):
             a = self.r.integers(0, 255, (m, k)).astype(np.uint8) if unsigned else self.r.integers(-128, 127, (m, k)).astype(np.int8)
-            self.one(f"matmul-int8-{m}x{k}x{c}", "MatMulInteger", {"a": a}, (m, c), {"b": self.r.integers(-128, 127, (k, c)).astype(np.int8), "za": np.array(117 if unsigned else 3, a.dtype)}, dtype=TensorProto.INT32,
-                     tolerances=dict(refused="no GPU kernel for operator onnx.MatMulInteger"))
+            self.one(f"matmul-int8-{m}x{k}x{c}", "MatMulInteger", {"a": a}, (m, c), {"b": self.r.integers(-128, 127, (k, c)).astype(np.int8), "za": np.array(117 if unsigned else 3, a.dtype)}, dtype=TensorProto.INT32)
         self.one("matmul-int8-zeros", "MatMulInteger", {"a": self.r.integers(0, 255, (9, 32)).astype(np.uint8)}, (9, 12),
-                 {"b": self.r.integers(0, 255, (32, 12)).astype(np.uint8), "za": np.array(7, np.uint8), "zb": np.array(131, np.uint8)}, dtype=TensorProto.INT32,
-                 tolerances=dict(refused="no GPU kernel for operator onnx.MatMulInteger"))
+                 {"b": self.r.integers(0, 255, (32, 12)).astype(np.uint8), "za": np.array(7, np.uint8), "zb": np.array(131, np.uint8)}, dtype=TensorProto.INT32)
         self.add("matmul-epilogue", [n("MatMul", ["a", "b"], ["m"]), n("Add", ["m", "c"], ["s"]), n("Relu", ["s"], ["r"]), n("Add", ["r", "z"], ["y"])], {"a": self.f(30, 16), "z": self.f(30, 24)},
                  {"y": (F, (30, 24))}, {"b": self.f(16, 24), "c": self.f(24)})
         self.add("matmul-epilogue-ragged", [n("MatMul", ["a", "b"], ["m"]), n("Add", ["m", "c"], ["s"]), n("Sigmoid", ["s"], ["y"])], {"a": self.f(30, 16)}, {"y": (F, (30, 23))},
@@ -278,10 +276,8 @@ class Cases:
         x = self.f(1, 16, 10, 10)
         self.add("conv-residual", [n("Conv", ["x", "w", "b"], ["c"], pads=[1, 1, 1, 1]), n("Add", ["c", "x"], ["s"]), n("Relu", ["s"], ["y"])], {"x": x}, {"y": (F, x.shape)},
                  {"w": self.f(16, 16, 3, 3) * 0.3, "b": self.f(16)})
-        self.one("conv-transposed", "ConvTranspose", {"x": self.f(1, 8, 5, 6)}, (1, 12, 10, 12), {"w": self.f(8, 12, 3, 3), "b": self.f(12)}, strides=[2, 2], pads=[1, 1, 1, 1], output_padding=[1, 1],
-                 tolerances=dict(refused="no GPU kernel for operator onnx.ConvTranspose"))
-        self.one("conv-transposed-odd", "ConvTranspose", {"x": self.f(2, 3, 5, 6)}, (2, 5, 10, 12), {"w": self.f(3, 5, 2, 2)}, strides=[2, 2],
-                 tolerances=dict(refused="no GPU kernel for operator onnx.ConvTranspose"))
+        self.one("conv-transposed", "ConvTranspose", {"x": self.f(1, 8, 5, 6)}, (1, 12, 10, 12), {"w": self.f(8, 12, 3, 3), "b": self.f(12)}, strides=[2, 2], pads=[1, 1, 1, 1], output_padding=[1, 1])
+        self.one("conv-transposed-odd", "ConvTranspose", {"x": self.f(2, 3, 5, 6)}, (2, 5, 10, 12), {"w": self.f(3, 5, 2, 2)}, strides=[2, 2])
         self.add("conv-run-weights", [n("Conv", ["x", "w"], ["y"])], {"x": self.f(1, 8, 6, 6), "w": self.f(8, 8, 3, 3)}, {"y": (F, (1, 8, 4, 4))})
         self.add("conv-f16", [n("Conv", ["x", "w", "b"], ["y"], pads=[1, 1, 1, 1])], {"x": self.f(1, 16, 8, 8, dtype=np.float16)}, {"y": (H, (1, 16, 8, 8))},
                  {"w": (self.f(16, 16, 3, 3) * 0.2).astype(np.float16), "b": self.f(16, dtype=np.float16)}, rtol=1e-2, atol=5e-3)
