@@ -13,18 +13,23 @@ namespace {
 
 using Rule = bool (*)(Operation *, IRRewriter &);
 
-/// Applies `rule` to every operator outside of segments, operands before users.
-bool applyRule(func::FuncOp func, Rule rule) {
-  SmallVector<Operation *> ops;
-  func.walk<WalkOrder::PreOrder>([&](Operation *op) {
+/// Calls `visit` for every operator of `region` outside of segments, operands
+/// before users.
+void forEachOp(Region &region, llvm::function_ref<void(Operation *)> visit) {
+  region.walk<WalkOrder::PreOrder>([&](Operation *op) {
     if (isa<tsr::SegmentOp>(op))
       return WalkResult::skip();
     if (op->getName().getDialectNamespace() == "onnx" &&
         op->getNumRegions() == 0)
-      ops.push_back(op);
+      visit(op);
     return WalkResult::advance();
   });
-  IRRewriter r(func.getContext());
+}
+
+bool applyRule(Region &region, Rule rule) {
+  SmallVector<Operation *> ops;
+  forEachOp(region, [&](Operation *op) { ops.push_back(op); });
+  IRRewriter r(region.getContext());
   bool changed = false;
   for (Operation *op : ops) {
     r.setInsertionPoint(op);
@@ -34,29 +39,43 @@ bool applyRule(func::FuncOp func, Rule rule) {
 }
 
 /// Erases operators that nothing uses, users before operands.
-void eraseUnused(func::FuncOp func) {
+void eraseUnused(Region &region) {
   SmallVector<Operation *> ops;
-  func.walk<WalkOrder::PreOrder>([&](Operation *op) {
-    if (isa<tsr::SegmentOp>(op))
-      return WalkResult::skip();
-    ops.push_back(op);
-    return WalkResult::advance();
-  });
+  forEachOp(region, [&](Operation *op) { ops.push_back(op); });
   for (Operation *op : llvm::reverse(ops))
-    if (op->getName().getDialectNamespace() == "onnx" &&
-        op->getNumRegions() == 0 && isOpTriviallyDead(op))
+    if (isOpTriviallyDead(op))
       op->erase();
 }
 
-bool isQuantised(func::FuncOp func) {
-  return func
-      .walk([](Operation *op) {
-        return onnx::isOp(op, "DequantizeLinear") ||
-                       onnx::isOp(op, "QuantizeLinear")
-                   ? WalkResult::interrupt()
-                   : WalkResult::advance();
-      })
-      .wasInterrupted();
+bool isQuantised(Region &region) {
+  bool found = false;
+  forEachOp(region, [&](Operation *op) {
+    found |=
+        onnx::isOp(op, "DequantizeLinear") || onnx::isOp(op, "QuantizeLinear");
+  });
+  return found;
+}
+
+/// `inDouble`: sums and functions that stay floating point as well.
+void fuse(Region &region, bool inDouble) {
+  if (!isQuantised(region))
+    return;
+  // Movement first: it brings DequantizeLinear to its products, and what is
+  // left between it and QuantizeLinear may be nothing.
+  applyRule(region, moveDequantise);
+  applyRule(region, clampIntegers);
+  applyRule(region, dropRequantise);
+  if (inDouble)
+    applyRule(region, tabulate);
+  applyRule(region, fuseProduct);
+  applyRule(region, sumAverage);
+  if (inDouble)
+    applyRule(region, widen);
+  eraseUnused(region);
+  // Scales, biases and zero points of constants.
+  onnx::foldConstants(region);
+  applyRule(region, fuseRequantise);
+  eraseUnused(region);
 }
 
 class FuseQuantisedPass
@@ -73,21 +92,11 @@ public:
 } // namespace
 
 void fuseQuantised(func::FuncOp func) {
-  if (!isQuantised(func))
-    return;
-  // Movement first: it brings DequantizeLinear to its products, and what is
-  // left between it and QuantizeLinear may be nothing.
-  applyRule(func, moveDequantise);
-  applyRule(func, clampIntegers);
-  applyRule(func, dropRequantise);
-  applyRule(func, tabulate);
-  applyRule(func, fuseProduct);
-  applyRule(func, widen);
-  eraseUnused(func);
-  // Scales, biases and zero points of constants.
-  onnx::foldConstants(func.getBody());
-  applyRule(func, fuseRequantise);
-  eraseUnused(func);
+  fuse(func.getBody(), /*inDouble=*/true);
+}
+
+void fuseQuantised(tsr::SegmentOp segment) {
+  fuse(segment.getBody(), /*inDouble=*/false);
 }
 
 void registerFuseQuantisedPasses() { PassRegistration<FuseQuantisedPass>(); }

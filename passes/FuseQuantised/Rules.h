@@ -56,6 +56,8 @@ bool dropRequantise(mlir::Operation *op, mlir::IRRewriter &r);
 bool fuseProduct(mlir::Operation *op, mlir::IRRewriter &r);
 /// QuantizeLinear of functions of one 8-bit tensor: a table.
 bool tabulate(mlir::Operation *op, mlir::IRRewriter &r);
+/// GlobalAveragePool of a quantised operand.
+bool sumAverage(mlir::Operation *op, mlir::IRRewriter &r);
 /// Sums and functions of dequantised operands, in double.
 bool widen(mlir::Operation *op, mlir::IRRewriter &r);
 

@@ -3,6 +3,7 @@
 #include "mlir/IR/IRMapping.h"
 #include "passes/Canonicalise/OnnxBuilder.h"
 #include "passes/Codegen/Lowering.h"
+#include "passes/FuseQuantised/FuseQuantised.h"
 #include "passes/Partition/HalfOps.h"
 #include "passes/Partition/OpKinds.h"
 #include "passes/Partition/WrapSegment.h"
@@ -127,12 +128,12 @@ void compileBody(Lowering &l, tsr::SegmentOp segment,
 
 } // namespace
 
-std::vector<std::string> gpuFaults(ArrayRef<Operation *> ops, const Unit &unit,
-                                   Precision precision) {
+/// What the GPU does not take of a segment of `ops`; with `quantised`, of its
+/// form in integers.
+static std::vector<std::string> faultsOf(ArrayRef<Operation *> ops,
+                                         const Unit &unit, Precision precision,
+                                         bool quantised) {
   Faults faults;
-  checkShapes(ops, faults);
-  if (!faults.all.empty())
-    return faults.all;
   MLIRContext *context = ops.front()->getContext();
   vulkan::loadDialects(context);
   ScopedDiagnosticHandler handler(context, [&](Diagnostic &diagnostic) {
@@ -150,12 +151,34 @@ std::vector<std::string> gpuFaults(ArrayRef<Operation *> ops, const Unit &unit,
   auto segment = wrapIntoSegment(copies, unit.name, 1, /*zeroCopy=*/true);
   if (failed(segment))
     return faults.all;
+  if (quantised)
+    fuseQuantised(*segment);
   auto lowering = lowerToDispatches(module->lookupSymbol<func::FuncOp>("main"));
   if (succeeded(lowering))
     compileBody(**lowering, *segment, unit.gpu, faults);
   else if (faults.all.empty())
     faults.add("it does not lower to kernels");
   return faults.all;
+}
+
+std::vector<std::string> gpuFaults(ArrayRef<Operation *> ops, const Unit &unit,
+                                   Precision precision) {
+  Faults faults;
+  checkShapes(ops, faults);
+  return faults.all.empty() ? faultsOf(ops, unit, precision, false)
+                            : faults.all;
+}
+
+void fuseForGpu(tsr::SegmentOp segment, const Unit &unit) {
+  SmallVector<Operation *> ops;
+  bool quantised = false;
+  for (Operation &op : segment.getBodyBlock()->without_terminator())
+    if (!isConstantOp(&op)) {
+      ops.push_back(&op);
+      quantised |= op.getName().getStringRef() == "onnx.DequantizeLinear";
+    }
+  if (quantised && faultsOf(ops, unit, Precision::F32, true).empty())
+    fuseQuantised(segment);
 }
 
 } // namespace tessera

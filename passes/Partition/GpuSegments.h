@@ -6,7 +6,7 @@
 #ifndef TESSERA_PASSES_PARTITION_GPUSEGMENTS_H
 #define TESSERA_PASSES_PARTITION_GPUSEGMENTS_H
 
-#include "mlir/IR/Operation.h"
+#include "dialects/Tsr/IR/TsrDialect.h"
 #include "targets/Target.h"
 
 namespace tessera {
@@ -18,6 +18,10 @@ bool isGpu(const Unit &unit);
 /// one segment with floats stored in `precision`; empty if nothing does.
 std::vector<std::string> gpuFaults(llvm::ArrayRef<mlir::Operation *> ops,
                                    const Unit &unit, Precision precision);
+
+/// Gives a segment of quantised operators the CPU's form in integers, if the
+/// unit computes all of it so.
+void fuseForGpu(tsr::SegmentOp segment, const Unit &unit);
 
 } // namespace tessera
 #endif

@@ -167,6 +167,7 @@ LogicalResult Materialiser::buildGpu(const Part &part) {
   for (Value own : read) // now a result of the segment
     forms[{own, types.getF16Type()}] = own.getDefiningOp()->getOperand(0);
   (*segment).setKind(unit.deviceKind());
+  fuseForGpu(*segment, unit);
   segments[part.segment] = *segment;
   return success();
 }

@@ -138,6 +138,16 @@ static std::unique_ptr<Buffer> makeBuffer(tsr::DispatchOp op, unsigned i,
   return t;
 }
 
+/// Whether a shader may read operand `i`; the compiler alone reads the double
+/// parameters of a requantisation.
+static bool isRead(tsr::DispatchOp op, unsigned i) {
+  return llvm::any_of(op.getBodyBlock()->getArgument(i).getUses(),
+                      [](OpOperand &use) {
+                        return !isRequantise(use.getOwner()) ||
+                               readsRequantiseOperand(use.getOperandNumber());
+                      });
+}
+
 /// Describes operands and results; fails if one has no form on the device.
 static LogicalResult bindOperands(tsr::DispatchOp op, Emitter &e) {
   bool ok = true;
@@ -149,8 +159,9 @@ static LogicalResult bindOperands(tsr::DispatchOp op, Emitter &e) {
       ok = false;
       return;
     }
-    ok &= succeeded(checkElement(tensor.getElementType(), /*stored=*/true,
-                                 e.device, e.reasons));
+    if (written || isRead(op, i))
+      ok &= succeeded(checkElement(tensor.getElementType(), /*stored=*/true,
+                                   e.device, e.reasons));
     auto t = makeBuffer(op, i, type, written);
     uint64_t bytes =
         t->count * std::max(8u, onnx::getStorageBits(t->element)) / 8;

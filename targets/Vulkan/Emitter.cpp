@@ -35,24 +35,28 @@ Emitter::Emitter(OpBuilder &b, Location loc, const Device &device,
 // --- indices
 // ----------------------------------------------------------------------
 
-Value Emitter::value(Index i) { return i.known() ? intConst(i32(), i.c) : i.v; }
+Value Emitter::value(Index i) {
+  if (i.known())
+    return intConst(i32(), i.c);
+  return i.c ? Value(arith::AddIOp::create(b, loc, i.v, intConst(i32(), i.c)))
+             : i.v;
+}
 
 Index Emitter::add(Index a, Index c) {
-  if (a.known() && c.known())
-    return a.c + c.c;
-  if (a.is(0))
-    return c;
-  if (c.is(0))
-    return a;
-  return Value(arith::AddIOp::create(b, loc, value(a), value(c)));
+  int64_t sum = a.c + c.c;
+  if (a.known())
+    return {c.v, sum};
+  if (c.known())
+    return {a.v, sum};
+  return {arith::AddIOp::create(b, loc, a.v, c.v), sum};
 }
 
 Index Emitter::sub(Index a, Index c) {
-  if (a.known() && c.known())
-    return a.c - c.c;
-  if (c.is(0))
-    return a;
-  return Value(arith::SubIOp::create(b, loc, value(a), value(c)));
+  if (c.known())
+    return {a.v, a.c - c.c};
+  if (a.known())
+    return {arith::SubIOp::create(b, loc, intConst(i32(), a.c), c.v), -c.c};
+  return {arith::SubIOp::create(b, loc, a.v, c.v), a.c - c.c};
 }
 
 Index Emitter::mul(Index a, Index c) {
@@ -60,10 +64,13 @@ Index Emitter::mul(Index a, Index c) {
     return a.c * c.c;
   if (a.is(0) || c.is(0))
     return int64_t(0);
-  if (a.is(1))
-    return c;
+  if (a.known())
+    std::swap(a, c);
   if (c.is(1))
     return a;
+  if (c.known())
+    return {arith::MulIOp::create(b, loc, a.v, intConst(i32(), c.c)),
+            a.c * c.c};
   return Value(arith::MulIOp::create(b, loc, value(a), value(c)));
 }
 
@@ -95,18 +102,25 @@ Index Emitter::max(Index a, Index c) {
   return Value(arith::MaxSIOp::create(b, loc, value(a), value(c)));
 }
 
+/// Both sides of a comparison less the left one's number: no index is near the
+/// ends of 32 bits.
+Value Emitter::compare(arith::CmpIPredicate predicate, Index a, Index c) {
+  if (c.known())
+    return arith::CmpIOp::create(b, loc, predicate, a.v,
+                                 intConst(i32(), c.c - a.c));
+  return arith::CmpIOp::create(b, loc, predicate, value(a), value(c));
+}
+
 Value Emitter::lt(Index a, Index c) {
   if (a.known() && c.known())
     return intConst(i1(), a.c < c.c);
-  return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, value(a),
-                               value(c));
+  return compare(arith::CmpIPredicate::slt, a, c);
 }
 
 Value Emitter::ge(Index a, Index c) {
   if (a.known() && c.known())
     return intConst(i1(), a.c >= c.c);
-  return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, value(a),
-                               value(c));
+  return compare(arith::CmpIPredicate::sge, a, c);
 }
 
 Value Emitter::both(Value a, Value c) {
@@ -196,13 +210,20 @@ void Emitter::gridLike(
 
 SmallVector<Value> Emitter::loop(Index first, int64_t end, int64_t step,
                                  ValueRange init, Step body) {
-  constexpr int64_t longest = 65534;
   int64_t trips = (end - (first.known() ? first.c : 0) + step - 1) / step;
   SmallVector<Value> carried(init.begin(), init.end());
   if (trips <= 0)
     return carried;
   if (trips == 1 && first.known())
     return body(first, carried);
+  return countedLoop(first, end, step, trips, init, body);
+}
+
+SmallVector<Value> Emitter::countedLoop(Index first, Index end, int64_t step,
+                                        int64_t trips, ValueRange init,
+                                        Step body) {
+  constexpr int64_t longest = 65534;
+  SmallVector<Value> carried(init.begin(), init.end());
   iterations += repeats * trips;
   if (iterations > longest) {
     reasons.no() << "loops of " << iterations << " iterations in one invocation"
@@ -219,6 +240,13 @@ SmallVector<Value> Emitter::loop(Index first, int64_t end, int64_t step,
       body(Index(op.getInductionVar()), op.getRegionIterArgs());
   scf::YieldOp::create(b, loc, results);
   return SmallVector<Value>(op.getResults());
+}
+
+SmallVector<Value> Emitter::loopBetween(Index first, Index end, int64_t most,
+                                        ValueRange init, Step body) {
+  if (first.known() && end.known())
+    return loop(first, end.c, 1, init, body);
+  return countedLoop(first, end, 1, most, init, body);
 }
 
 void Emitter::when(Value condition, llvm::function_ref<void()> then) {

@@ -19,12 +19,13 @@
 
 namespace tessera::vulkan {
 
-/// A 32-bit index: a number where it is known, else a value of type i32.
+/// A 32-bit index: a value of type i32, if it has one, plus a number. So the
+/// rows and columns of a tile share all arithmetic but one addition.
 struct Index {
   mlir::Value v;
   int64_t c = 0;
   Index(int64_t c) : c(c) {}
-  Index(mlir::Value v) : v(v) {}
+  Index(mlir::Value v, int64_t c = 0) : v(v), c(c) {}
   bool known() const { return !v; }
   bool is(int64_t n) const { return !v && c == n; }
 };
@@ -96,6 +97,11 @@ public:
   /// of all its loops together, nested or one behind the other) are refused.
   llvm::SmallVector<mlir::Value> loop(Index first, int64_t end, int64_t step,
                                       mlir::ValueRange init, Step body);
+  /// A loop by ones between bounds that the run computes, of `most` trips at
+  /// most.
+  llvm::SmallVector<mlir::Value> loopBetween(Index first, Index end,
+                                             int64_t most,
+                                             mlir::ValueRange init, Step body);
   /// `then` where `condition` (null: always) holds.
   void when(mlir::Value condition, llvm::function_ref<void()> then);
   mlir::Value choose(mlir::Value condition, mlir::Type type,
@@ -128,6 +134,8 @@ public:
   mlir::Value lane(mlir::Value quad, unsigned i);
   mlir::Value quad(llvm::ArrayRef<mlir::Value> lanes);
   mlir::Value quadSplat(mlir::Value scalar);
+  /// Lane `i` of `quad` four times.
+  mlir::Value splatLane(mlir::Value quad, int i);
   /// Selects scalars or vectors by a scalar condition.
   mlir::Value pick(mlir::Value condition, mlir::Value a, mlir::Value b);
   /// Combines the four lanes.
@@ -141,6 +149,10 @@ public:
   mlir::LogicalResult checkSize(uint64_t bytes, llvm::StringRef what);
 
 private:
+  mlir::Value compare(mlir::arith::CmpIPredicate predicate, Index a, Index c);
+  llvm::SmallVector<mlir::Value> countedLoop(Index first, Index end,
+                                             int64_t step, int64_t trips,
+                                             mlir::ValueRange init, Step body);
   mlir::Value builtin(unsigned which, unsigned axis);
   mlir::Value addressOf(Buffer &t);
   mlir::Value entry(mlir::Value array, Index i, bool inStruct);

@@ -76,6 +76,11 @@ Value Emitter::quadSplat(Value scalar) {
   return quad({scalar, scalar, scalar, scalar});
 }
 
+Value Emitter::splatLane(Value quad, int i) {
+  return spirv::VectorShuffleOp::create(b, loc, quad.getType(), quad, quad,
+                                        b.getI32ArrayAttr({i, i, i, i}));
+}
+
 // --- storage
 // ------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 #include "targets/Vulkan/Fusion.h"
 #include "dialects/Onnx/IR/OnnxUtils.h"
 #include "targets/Cpu/Kernels/Elementwise.h"
+#include "targets/Vulkan/Kernels/Packing.h"
 
 using namespace mlir;
 
@@ -21,6 +22,8 @@ Fusion::Fusion(tsr::DispatchOp op, Emitter &e) : op(op), e(e) {
       if (Value operand = onnx::getOptionalOperand(&inner, i);
           isa_and_nonnull<BlockArgument>(operand))
         addAccess(&inner, i, operand);
+    if (isRequantise(&inner))
+      addCorrections(&inner);
   }
   for (auto [i, v] : llvm::enumerate(yield->getOperands())) {
     if (isa<BlockArgument>(v))
@@ -79,11 +82,56 @@ void Fusion::addAccess(Operation *user, unsigned position, Value operand) {
   reads[{user, position}] = std::move(a);
 }
 
+void Fusion::addCorrections(Operation *inner) {
+  auto constant = [&](unsigned i) -> ElementsAttr {
+    Value v = onnx::getOptionalOperand(inner, i);
+    if (auto arg = dyn_cast_or_null<BlockArgument>(v))
+      v = op.getInputs()[arg.getArgNumber()];
+    return v ? onnx::getConstant(v) : ElementsAttr{};
+  };
+  Corrections list;
+  if (failed(findCorrections(inner, constant, list, e.reasons))) {
+    valid = false;
+    return;
+  }
+  auto like = reads.find({inner, list.like});
+  if (list.channels > 1 && like == reads.end()) {
+    e.reasons.no() << "a requantisation by embedded parameters";
+    valid = false;
+    return;
+  }
+  Access a{nullptr, SmallVector<int64_t>(space.size(), 0)};
+  if (list.channels > 1)
+    a.strides = like->second.strides;
+  if (list.rows)
+    a.buffer = &e.pack(0, e.i32(), bytesOf(list.sums));
+  corrections[inner] = {std::move(list), std::move(a)};
+}
+
+FailureOr<Value> Fusion::requantise(Operation *inner, ArrayRef<Value> operands,
+                                    const Point &p) {
+  auto found = corrections.find(inner);
+  if (found == corrections.end())
+    return failure();
+  const auto &[list, access] = found->second;
+  const Access &a = access;
+  int64_t channels = list.channels;
+  auto row = [&](Index i) {
+    Value v = loadAt(a, p, i, channels);
+    return p.laneAxis < 0 ? v : e.quadSplat(v);
+  };
+  return emitRequantise(inner, e, operands[0], operands[3], operands[4], list,
+                        row);
+}
+
 void Fusion::forAllAccesses(llvm::function_ref<void(Access &)> f) {
   for (auto &entry : reads)
     f(entry.second);
   for (Access &a : writes)
     f(a);
+  for (auto &entry : corrections)
+    if (entry.second.second.buffer)
+      f(entry.second.second);
 }
 
 void Fusion::mergeAxes() {
@@ -114,6 +162,32 @@ void Fusion::mergeAxes() {
     a.strides = strides;
   });
   space = dims;
+}
+
+bool Fusion::joinAxes(unsigned first) {
+  SmallVector<unsigned> moving;
+  int64_t count = 1;
+  for (unsigned axis = first; axis < space.size(); ++axis) {
+    count *= space[axis];
+    if (space[axis] != 1)
+      moving.push_back(axis);
+  }
+  bool joins = true;
+  forAllAccesses([&](Access &a) {
+    for (unsigned i = 0; i + 1 < moving.size(); ++i)
+      joins &= a.strides[moving[i]] ==
+               a.strides[moving[i + 1]] * space[moving[i + 1]];
+  });
+  if (!joins)
+    return false;
+  forAllAccesses([&](Access &a) {
+    int64_t stride = moving.empty() ? 0 : a.strides[moving.back()];
+    a.strides.truncate(first);
+    a.strides.push_back(stride);
+  });
+  space.truncate(first);
+  space.push_back(count);
+  return true;
 }
 
 bool Fusion::isAligned(const Access &a, int laneAxis, int64_t laneSize) {
@@ -152,22 +226,25 @@ void Fusion::useVectors(int laneAxis) {
 // --- loads and stores
 // ---------------------------------------------------------------------
 
-Value Fusion::loadAt(const Access &a, const Point &p) {
+Value Fusion::loadAt(const Access &a, const Point &p, Index row,
+                     int64_t width) {
+  Index from = e.mul(row, width);
   if (p.laneAxis < 0)
-    return e.load(*a.buffer, e.offset(p.at, a.strides));
+    return e.load(*a.buffer, e.add(from, e.offset(p.at, a.strides)));
   SmallVector<Index> at(p.at);
   SmallVector<int64_t> strides(a.strides);
   int64_t stride = strides[p.laneAxis];
   if (stride == 0)
-    return e.quadSplat(e.load(*a.buffer, e.offset(at, strides)));
+    return e.quadSplat(e.load(*a.buffer, e.add(from, e.offset(at, strides))));
   if (isAligned(a, p.laneAxis, space[p.laneAxis])) {
     for (auto [axis, s] : llvm::enumerate(strides))
       s = static_cast<int>(axis) == p.laneAxis ? 1 : s / 4;
-    return e.loadQuad(*a.buffer, e.offset(at, strides));
+    return e.loadQuad(*a.buffer,
+                      e.add(e.mul(row, width / 4), e.offset(at, strides)));
   }
   Index quad = at[p.laneAxis];
   at[p.laneAxis] = 0;
-  Index first = e.offset(at, strides);
+  Index first = e.add(from, e.offset(at, strides));
   SmallVector<Value> lanes;
   int64_t size = space[p.laneAxis];
   for (unsigned i = 0; i < 4; ++i) {
@@ -218,7 +295,7 @@ FailureOr<Value> Fusion::valueAt(Value v, const Point &p,
   SmallVector<Value> operands;
   for (unsigned i = 0, n = onnx::getNumOperandPositions(def); i < n; ++i) {
     Value operand = onnx::getOptionalOperand(def, i);
-    if (!operand) {
+    if (!operand || (isRequantise(def) && !readsRequantiseOperand(i))) {
       operands.push_back({});
       continue;
     }
@@ -230,7 +307,9 @@ FailureOr<Value> Fusion::valueAt(Value v, const Point &p,
       return failure();
     operands.push_back(p.laneAxis < 0 ? *x : e.quadSplat(*x));
   }
-  FailureOr<Value> result = cpu::emitElementwiseOp(def, operands, e);
+  FailureOr<Value> result = isRequantise(def)
+                                ? requantise(def, operands, p)
+                                : cpu::emitElementwiseOp(def, operands, e);
   if (succeeded(result))
     known[v] = *result;
   return result;

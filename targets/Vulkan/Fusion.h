@@ -3,7 +3,7 @@
 #ifndef TESSERA_TARGETS_VULKAN_FUSION_H
 #define TESSERA_TARGETS_VULKAN_FUSION_H
 
-#include "targets/Vulkan/Emitter.h"
+#include "targets/Vulkan/Requantise.h"
 
 namespace tessera::vulkan {
 
@@ -24,6 +24,9 @@ public:
   /// Puts the axes into the result's memory order and joins those that all
   /// tensors walk through alike. For kernels that do not care what axes mean.
   void mergeAxes();
+  /// Joins the axes from `first` on into one, if all tensors walk through them
+  /// alike.
+  bool joinAxes(unsigned first);
   /// The axis along which the results are contiguous, if its size and all other
   /// strides allow four at a time; else -1.
   int laneAxis() const;
@@ -51,9 +54,15 @@ private:
         strides; ///< an axis of the space; 0: not moved by it
   };
   using Key = std::pair<mlir::Operation *, unsigned>;
-  mlir::Value loadAt(const Access &a, const Point &p);
+  /// `row` rows of `width` elements further on.
+  mlir::Value loadAt(const Access &a, const Point &p, Index row = 0,
+                     int64_t width = 0);
   void storeAt(const Access &a, const Point &p, mlir::Value v);
   void addAccess(mlir::Operation *user, unsigned position, mlir::Value operand);
+  void addCorrections(mlir::Operation *op);
+  mlir::FailureOr<mlir::Value> requantise(mlir::Operation *op,
+                                          llvm::ArrayRef<mlir::Value> operands,
+                                          const Point &p);
   Access broadcast(Buffer &t) const;
   static bool isAligned(const Access &a, int laneAxis, int64_t laneSize);
   void forAllAccesses(llvm::function_ref<void(Access &)> f);
@@ -63,6 +72,8 @@ private:
   llvm::SmallVector<int64_t> space;
   llvm::DenseMap<Key, Access> reads;
   llvm::SmallVector<Access> writes;
+  /// Of the requantisations, with their lists' accesses.
+  llvm::DenseMap<mlir::Operation *, std::pair<Corrections, Access>> corrections;
   bool valid = true;
 };
 

@@ -6,6 +6,7 @@
 #include "mlir/Conversion/VectorToSPIRV/VectorToSPIRV.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/SPIRV/IR/SPIRVDialect.h"
 #include "mlir/Dialect/SPIRV/IR/SPIRVOps.h"
 #include "mlir/Dialect/SPIRV/IR/TargetAndABI.h"
@@ -69,8 +70,7 @@ static spirv::TargetEnvAttr environment(MLIRContext *context,
       spirv::Extension::SPV_KHR_16bit_storage,
       spirv::Extension::SPV_KHR_8bit_storage,
       spirv::Extension::SPV_KHR_integer_dot_product};
-  spirv::Version version =
-      dot ? spirv::Version::V_1_6 : spirv::Version::V_1_3;
+  spirv::Version version = dot ? spirv::Version::V_1_6 : spirv::Version::V_1_3;
   return spirv::TargetEnvAttr::get(
       spirv::VerCapExtAttr::get(version, all, extensions, context),
       spirv::getDefaultResourceLimits(context), spirv::ClientAPI::Vulkan);
@@ -138,6 +138,31 @@ static Value saturate(IRRewriter &r, Location loc, Value x, Type type,
       integer(isUnsigned ? APInt(bits, 0) : APInt::getSignedMinValue(bits)), v);
 }
 
+/// The number in all lanes of a float constant.
+static std::optional<llvm::APFloat> numberOf(Value v) {
+  Attribute attr;
+  if (!matchPattern(v, m_Constant(&attr)))
+    return std::nullopt;
+  if (auto dense = dyn_cast<SplatElementsAttr>(attr))
+    return dense.getSplatValue<llvm::APFloat>();
+  if (auto number = dyn_cast<FloatAttr>(attr))
+    return number.getValue();
+  return std::nullopt;
+}
+
+/// The greater or the lesser of `x` and a number that is no NaN: one comparison
+/// that a NaN fails, where the general form has three. -0 is below 0.
+static void boundBy(IRRewriter &r, Operation *op, Value x, Value bound,
+                    const llvm::APFloat &number) {
+  bool most = isa<arith::MinimumFOp>(op);
+  bool ties = number.isZero() && number.isNegative() == most;
+  auto predicate =
+      most ? (ties ? arith::CmpFPredicate::OGE : arith::CmpFPredicate::OGT)
+           : (ties ? arith::CmpFPredicate::OLE : arith::CmpFPredicate::OLT);
+  Value beyond = arith::CmpFOp::create(r, op->getLoc(), predicate, x, bound);
+  r.replaceOpWithNewOp<arith::SelectOp>(op, beyond, bound, x);
+}
+
 /// What the CPU's formulas use and no pattern knows.
 static void rewriteFormulas(spirv::FuncOp main) {
   IRRewriter r(main.getContext());
@@ -152,6 +177,13 @@ static void rewriteFormulas(spirv::FuncOp main) {
       if (isUnsigned || call.getIntrin() == "llvm.fptosi.sat")
         r.replaceOp(op, saturate(r, loc, op->getOperand(0),
                                  op->getResult(0).getType(), isUnsigned));
+    } else if (isa<arith::MaximumFOp, arith::MinimumFOp>(op)) {
+      for (unsigned i = 2; i-- > 0;)
+        if (auto number = numberOf(op->getOperand(i));
+            number && !number->isNaN()) {
+          boundBy(r, op, op->getOperand(1 - i), op->getOperand(i), *number);
+          break;
+        }
     } else if (isa<math::TruncOp>(op)) {
       Value x = op->getOperand(0);
       Value zero =
@@ -163,6 +195,74 @@ static void rewriteFormulas(spirv::FuncOp main) {
       r.replaceOpWithNewOp<arith::SelectOp>(op, negative, up, down);
     }
   });
+}
+
+/// The result of a loop by an instruction of its own: the serialiser does not
+/// find it where a phi ahead of the loop names it.
+static Value named(IRRewriter &r, Location loc, Value v) {
+  if (!v.getDefiningOp<spirv::LoopOp>())
+    return v;
+  if (auto vector = dyn_cast<VectorType>(v.getType())) {
+    SmallVector<int32_t> lanes =
+        llvm::to_vector(llvm::seq<int32_t>(0, vector.getNumElements()));
+    return spirv::VectorShuffleOp::create(r, loc, vector, v, v,
+                                          r.getI32ArrayAttr(lanes));
+  }
+  Value pair = spirv::CompositeConstructOp::create(
+      r, loc, VectorType::get({2}, v.getType()), ValueRange{v, v});
+  return spirv::CompositeExtractOp::create(r, loc, pair, ArrayRef<int32_t>{0});
+}
+
+/// Loops as SPIR-V has them, their results those of the header: stock patterns
+/// store them in a variable each trip.
+static void lowerLoop(IRRewriter &r, scf::ForOp loop) {
+  Location loc = loop.getLoc();
+  r.setInsertionPoint(loop);
+  auto op = spirv::LoopOp::create(r, loc, loop.getResultTypes(),
+                                  spirv::LoopControl::None);
+  Region &region = op.getBody();
+  Block *entry = r.createBlock(&region), *header = r.createBlock(&region);
+  Block *body = loop.getBody();
+  SmallVector<Value> first{loop.getLowerBound()};
+  llvm::append_range(first, loop.getInitArgs());
+  r.setInsertionPointToEnd(entry);
+  for (Value v : first)
+    header->addArgument(v.getType(), loc);
+  spirv::BranchOp::create(r, loc, header, first);
+  auto yield = cast<scf::YieldOp>(body->getTerminator());
+  SmallVector<Value> next(yield.getOperands());
+  r.eraseOp(yield);
+  for (Value &v : next) // an argument that was passed on unchanged
+    if (auto arg = dyn_cast<BlockArgument>(v); arg && arg.getOwner() == body)
+      v = header->getArgument(arg.getArgNumber());
+  Block *start = r.createBlock(&region);
+  r.inlineBlockBefore(body, start, start->end(), header->getArguments());
+  Block *last = r.createBlock(&region), *merge = r.createBlock(&region);
+  r.setInsertionPointToEnd(start);
+  for (Value &v : next)
+    v = named(r, loc, v);
+  spirv::BranchOp::create(r, loc, last);
+  r.setInsertionPointToEnd(last);
+  Value index = header->getArgument(0);
+  next.insert(next.begin(), spirv::IAddOp::create(r, loc, index.getType(),
+                                                  index, loop.getStep()));
+  spirv::BranchOp::create(r, loc, header, next);
+  r.setInsertionPointToEnd(header);
+  Value more = spirv::SLessThanOp::create(r, loc, r.getI1Type(), index,
+                                          loop.getUpperBound());
+  spirv::BranchConditionalOp::create(r, loc, more, start, ValueRange(), merge,
+                                     ValueRange());
+  r.setInsertionPointToEnd(merge);
+  spirv::MergeOp::create(r, loc, header->getArguments().drop_front());
+  r.replaceOp(loop, op.getResults());
+}
+
+static void lowerLoops(spirv::FuncOp main) {
+  IRRewriter r(main.getContext());
+  SmallVector<scf::ForOp> loops;
+  main.walk([&](scf::ForOp loop) { loops.push_back(loop); });
+  for (scf::ForOp loop : loops)
+    lowerLoop(r, loop);
 }
 
 /// Drivers may re-associate and contract what is not marked.
@@ -225,6 +325,7 @@ LogicalResult lowerAndSerialise(spirv::ModuleOp module, const Device &device,
   IRRewriter rewriter(module.getContext());
   DominanceInfo dominance(main);
   eliminateCommonSubExpressions(rewriter, dominance, main);
+  lowerLoops(main);
   if (failed(convert(module)))
     return failure();
   keepOrder(mainOf(module));

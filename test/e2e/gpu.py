@@ -24,6 +24,7 @@ from onnx import TensorProto, helper, numpy_helper
 from harness import CACHE, Tally, Tools
 
 FEATURES = "float16,int8,int16,int64,storage8,storage16"
+DOT = FEATURES + ",dot"
 ICD = "/usr/share/vulkan/icd.d/lvp_icd.x86_64.json"
 
 
@@ -238,15 +239,61 @@ class Cases:
         for ta in (0, 1):
             for tb in (0, 1):
                 self.one(f"gemm-{ta}{tb}", "Gemm", {"a": self.f(*((12, 9) if ta else (9, 12)))}, (9, 20), {"b": self.f(*((20, 12) if tb else (12, 20))), "c": self.f(20)}, transA=ta, transB=tb, alpha=0.5, beta=2.0)
-        for m, k, c, unsigned in ((37, 64, 40, True), (5, 20, 7, False), (8, 48, 64, False), (6, 15, 12, True)):
-            a = self.r.integers(0, 255, (m, k)).astype(np.uint8) if unsigned else self.r.integers(-128, 127, (m, k)).astype(np.int8)
-            self.one(f"matmul-int8-{m}x{k}x{c}", "MatMulInteger", {"a": a}, (m, c), {"b": self.r.integers(-128, 127, (k, c)).astype(np.int8), "za": np.array(117 if unsigned else 3, a.dtype)}, dtype=TensorProto.INT32)
-        self.one("matmul-int8-zeros", "MatMulInteger", {"a": self.r.integers(0, 255, (9, 32)).astype(np.uint8)}, (9, 12),
-                 {"b": self.r.integers(0, 255, (32, 12)).astype(np.uint8), "za": np.array(7, np.uint8), "zb": np.array(131, np.uint8)}, dtype=TensorProto.INT32)
+        self.integers()
         self.add("matmul-epilogue", [n("MatMul", ["a", "b"], ["m"]), n("Add", ["m", "c"], ["s"]), n("Relu", ["s"], ["r"]), n("Add", ["r", "z"], ["y"])], {"a": self.f(30, 16), "z": self.f(30, 24)},
                  {"y": (F, (30, 24))}, {"b": self.f(16, 24), "c": self.f(24)})
         self.add("matmul-epilogue-ragged", [n("MatMul", ["a", "b"], ["m"]), n("Add", ["m", "c"], ["s"]), n("Sigmoid", ["s"], ["y"])], {"a": self.f(30, 16)}, {"y": (F, (30, 23))},
                  {"b": self.f(16, 23), "c": self.f(23)})
+
+    def bytes(self, *shape, unsigned=False):
+        return self.r.integers(0, 256, shape).astype(np.uint8) if unsigned else self.r.integers(-128, 128, shape).astype(np.int8)
+
+    def integers(self):
+        """Products of bytes. onnxruntime's may saturate, so they are numpy's; convolutions, which it has for unsigned bytes alone, are its in float32, where they are exact."""
+        n, i32 = helper.make_node, TensorProto.INT32
+        for m, k, c, unsigned in ((37, 64, 40, True), (5, 20, 7, False), (8, 48, 64, False), (6, 15, 12, True), (9, 24, 20, False), (1, 64, 12, False)):
+            a, b, za = self.bytes(m, k, unsigned=unsigned), self.bytes(k, c), np.array(117 if unsigned else 3, np.uint8 if unsigned else np.int8)
+            want = (a.astype(np.int32) - int(za)) @ b.astype(np.int32)
+            self.one(f"matmul-int8-{m}x{k}x{c}", "MatMulInteger", {"a": a}, (m, c), {"b": b, "za": za}, dtype=i32, tolerances=dict(want=[want]))
+            self.add(f"matmul-int8-run-zero-{m}x{k}x{c}", [n("MatMulInteger", ["a", "b", "za"], ["y"])], {"a": a, "za": za}, {"y": (i32, (m, c))}, {"b": b}, want=[want])
+        a, b = self.bytes(9, 32, unsigned=True), self.bytes(32, 12, unsigned=True)
+        zb = self.bytes(12, unsigned=True)
+        self.one("matmul-int8-zeros", "MatMulInteger", {"a": a}, (9, 12), {"b": b, "za": np.array(7, np.uint8), "zb": zb}, dtype=i32, tolerances=dict(want=[(a.astype(np.int32) - 7) @ (b.astype(np.int32) - zb)]))
+
+        def conv(name, x, w, out, x_unsigned=False, w_unsigned=False, zero=5, **attributes):
+            x, w = self.bytes(*x, unsigned=x_unsigned), self.bytes(*w, unsigned=w_unsigned)
+            zx, zw = np.array(zero, x.dtype), np.array(131 if w_unsigned else 0, w.dtype)
+            constants = {"w": w, "zx": zx, **({"zw": zw} if w_unsigned else {})}
+            floats = model_of([n("Conv", ["x", "w"], ["y"], **attributes)], {"x": x.astype(np.float32) - zero}, {"y": (F, out)}, {"w": w.astype(np.float32) - float(zw)})
+            want = reference(floats, [x.astype(np.float32) - zero])[0].astype(np.int32)
+            self.add(f"conv-int8-{name}", [n("ConvInteger", ["x", *constants], ["y"], **attributes)], {"x": x}, {"y": (i32, out)}, constants, want=[want])
+
+        conv("1x1", (1, 24, 9, 11), (16, 24, 1, 1), (1, 16, 9, 11))
+        conv("3x3", (1, 16, 13, 12), (24, 16, 3, 3), (1, 24, 13, 12), pads=[1, 1, 1, 1])
+        conv("3x3-stride", (2, 32, 13, 15), (8, 32, 3, 3), (2, 8, 7, 8), pads=[1, 1, 1, 1], strides=[2, 2], x_unsigned=True)
+        conv("first", (1, 3, 17, 16), (16, 3, 3, 3), (1, 16, 9, 8), pads=[1, 1, 1, 1], strides=[2, 2], zero=-9)
+        conv("one-channel", (1, 1, 20, 10), (12, 1, 5, 4), (1, 12, 20, 9), pads=[2, 1, 2, 1])
+        conv("unsigned-weights", (1, 16, 8, 8), (12, 16, 3, 3), (1, 12, 8, 8), pads=[1, 1, 1, 1], w_unsigned=True)
+        conv("groups", (1, 16, 8, 9), (24, 8, 3, 3), (1, 24, 8, 9), pads=[1, 1, 1, 1], group=2)
+        conv("depthwise", (1, 24, 13, 15), (24, 1, 3, 3), (1, 24, 13, 15), group=24, pads=[1, 1, 1, 1])
+        conv("depthwise-stride", (2, 16, 14, 14), (16, 1, 5, 5), (2, 16, 7, 7), group=16, pads=[2, 2, 2, 2], strides=[2, 2], x_unsigned=True)
+        conv("odd-channels", (1, 6, 7, 7), (10, 6, 3, 3), (1, 10, 5, 5))
+        for name, k, scale in (("few", 64, 0.05), ("many", 640, 0.2), ("fine", 256, 0.004)):
+            self.quantised(name, 200, k, 48, scale)
+
+    def quantised(self, name, m, k, c, scale):
+        """A quantised product, exact to the bit: the sum times its scale and the bias in double, rounded to float32, then quantised."""
+        n, f32 = helper.make_node, np.float32
+        x, w = self.bytes(m, k), self.bytes(k, c)
+        xs, ys, zx, zy = f32(0.037), f32(scale * 12), -3, 11
+        ws = (self.r.random(c) * 0.01 + 0.001).astype(f32)
+        bias = self.f(c)
+        sums = (x.astype(np.int64) - zx) @ w.astype(np.int64)
+        real = (sums * (np.float64(xs) * ws.astype(np.float64)) + bias.astype(np.float64)).astype(f32)
+        want = np.clip(np.rint(real / ys) + zy, -128, 127).astype(np.int8)
+        constants = {"w": w, "xs": np.array(xs), "zx": np.array(zx, np.int8), "ws": ws, "wz": np.zeros(c, np.int8), "b": bias, "ys": np.array(ys), "zy": np.array(zy, np.int8)}
+        nodes = [n("DequantizeLinear", ["x", "xs", "zx"], ["r"]), n("DequantizeLinear", ["w", "ws", "wz"], ["v"], axis=1), n("Gemm", ["r", "v", "b"], ["s"]), n("QuantizeLinear", ["s", "ys", "zy"], ["y"])]
+        self.add(f"quantised-int8-{name}", nodes, {"x": x}, {"y": (TensorProto.INT8, (m, c))}, constants, want=[want])
 
     def convolution(self):
         n = helper.make_node
@@ -427,6 +474,8 @@ def main():
     for name, model, inputs, tolerances in Cases().build():
         if re.search(a.filter, name):
             run_case(gpu, tally, name, model, inputs, **{"refused": "", **tolerances})
+            if "int8" in name:
+                run_case(Gpu(a.build, DOT), tally, name + "-dot", model, inputs, **{"refused": "", **tolerances})
     return tally.finish()
 
 

@@ -82,15 +82,11 @@ void Product::packRight() {
                              [](int64_t d) { return d == 1; });
   if (!value || !shared)
     return;
-  auto floats = onnx::getFloats(value, int64_t(1) << 31);
-  if (!floats)
+  auto bytes = packColumns(value, {{depth, b.rowStride}}, {n, b.columnStride},
+                           tile.columnQuads * 4);
+  if (bytes.empty())
     return;
-  packed = &e.pack(
-      1, b.t->element,
-      packColumns(b.t->element, depth, n, tile.columnQuads,
-                  [&](int64_t k, int64_t j) {
-                    return (*floats)[k * b.rowStride + j * b.columnStride];
-                  }));
+  packed = &e.pack(1, b.t->element, std::move(bytes));
   // Operand numbers of the root and of the dispatch may differ.
   packed->binding.index =
       cast<BlockArgument>(onnx::getOptionalOperand(root, 1)).getArgNumber();
@@ -114,16 +110,12 @@ Index Product::leftBase(Index row) {
 }
 
 SmallVector<Value> Product::loadLeft(Index base, Index group) {
+  if (a.t->lanes == 4)
+    return splatLanes(e, e.loadQuad(*a.t, e.add(base, group)));
   SmallVector<Value> values;
-  if (a.t->lanes == 4) {
-    Value four = e.loadQuad(*a.t, e.add(base, group));
-    for (unsigned i = 0; i < 4; ++i)
-      values.push_back(e.lane(four, i));
-    return values;
-  }
   Index at = e.add(base, e.mul(group, step * a.columnStride));
   for (int64_t i = 0; i < step; ++i)
-    values.push_back(e.load(*a.t, e.add(at, i * a.columnStride)));
+    values.push_back(e.quadSplat(e.load(*a.t, e.add(at, i * a.columnStride))));
   return values;
 }
 
@@ -182,33 +174,20 @@ LogicalResult Product::emit() {
   fusion.useVectors(fusion.dims().size() - 1);
   tile.setGrid(e, m, batches);
   batch = e.digits(e.groupId(2), fusion.dims().drop_back(2));
-  Index row = tile.firstRow(e), quad = tile.firstQuad(e);
-  int64_t gridRows = e.kernel.groups[1] * tile.localY * tile.rows;
-  SmallVector<Index> rows, bases;
-  for (int64_t i = 0; i < tile.rows; ++i) {
-    rows.push_back(e.add(row, i));
-    bases.push_back(
-        leftBase(gridRows == m ? rows.back() : e.min(rows.back(), m - 1)));
-  }
+  Index quad = tile.firstQuad(e);
+  TileRows rows(e, tile, m);
+  SmallVector<Index> bases;
+  for (int64_t i = 0; i < tile.rows; ++i)
+    bases.push_back(leftBase(rows.at(e, i)));
   SmallVector<Value> acc = accumulate(
       e, tile, depth / step, step, zeroAccumulators(e, tile),
       [&](int64_t i, Index group) { return loadLeft(bases[i], group); },
       [&](Index group, int64_t s, int64_t j) {
         return loadRight(quad, group, s, j);
       });
-  LogicalResult result = success();
-  for (int64_t i = 0; i < tile.rows; ++i)
-    e.when(gridRows == m ? Value{} : e.lt(rows[i], m), [&] {
-      for (int64_t j = 0; j < tile.quads; ++j) {
-        Index at = e.add(quad, j);
-        e.when(tile.columnQuads * 4 == n ? Value{} : e.lt(at, (n + 3) / 4),
-               [&] {
-                 if (failed(store(acc[i * tile.quads + j], rows[i], at)))
-                   result = failure();
-               });
-      }
-    });
-  return result;
+  return storeTile(e, tile, rows, quad, n, [&](int64_t i, int64_t j) {
+    return store(acc[i * tile.quads + j], rows.at(e, i), e.add(quad, j));
+  });
 }
 
 static LogicalResult emitProduct(tsr::DispatchOp op, Emitter &e) {

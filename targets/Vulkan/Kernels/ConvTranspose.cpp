@@ -33,7 +33,7 @@ private:
   Fusion fusion;
   cpu::Window w;
   Buffer *x = nullptr, *weight = nullptr, *bias = nullptr, *packed = nullptr;
-  SmallVector<double> weights;
+  ElementsAttr weights;
   SmallVector<int64_t> pads;
   int64_t in = 0, out = 0, taps = 1, quads = 0;
 };
@@ -42,9 +42,8 @@ LogicalResult Transposed::read() {
   x = rootBuffer(op, e, 0);
   weight = rootBuffer(op, e, 1);
   bias = rootBuffer(op, e, 2);
-  ElementsAttr value = rootConstant(op, 1);
-  auto floats = value ? onnx::getFloats(value, int64_t(1) << 31) : std::nullopt;
-  if (!x || !weight || !floats ||
+  weights = rootConstant(op, 1);
+  if (!x || !weight || !weights ||
       (onnx::getOptionalOperand(root, 2) && !bias) ||
       onnx::getInt(root, "group", 1) != 1)
     return e.reasons.no() << "a transposed convolution in groups or with "
@@ -56,7 +55,6 @@ LogicalResult Transposed::read() {
   if (failed(cpu::readWindow(root, ArrayRef(weight->dims).drop_front(2), w,
                              e.reasons)))
     return failure();
-  weights = std::move(*floats);
   in = weight->dims[0];
   out = weight->dims[1];
   quads = (out + 3) / 4;
@@ -142,12 +140,9 @@ LogicalResult Transposed::emit() {
     return failure();
   unsigned number =
       cast<BlockArgument>(onnx::getOptionalOperand(root, 1)).getArgNumber();
-  packed =
-      &e.pack(number, weight->element,
-              packColumns(weight->element, taps * in, out, quads,
-                          [&](int64_t k, int64_t n) {
-                            return weights[(k % in * out + n) * taps + k / in];
-                          }));
+  packed = &e.pack(number, weight->element,
+                   packColumns(weights, {{taps, 1}, {in, out * taps}},
+                               {out, taps}, quads * 4));
   packed->useVectors();
   bool aligned = in % 4 == 0 && x->strides[1] == 1;
   for (unsigned k = 0; k < x->rank(); ++k)

@@ -37,7 +37,7 @@ Value divisor(Emitter &e, const Windows &s, ArrayRef<Index> at,
   }
   if (count.known())
     return e.floatConst(e.f32(), static_cast<double>(count.c));
-  return arith::SIToFPOp::create(e.b, e.loc, e.f32(), count.v);
+  return arith::SIToFPOp::create(e.b, e.loc, e.f32(), e.value(count));
 }
 
 LogicalResult emitPool(tsr::DispatchOp op, Emitter &e) {

@@ -1,7 +1,4 @@
 #include "targets/Vulkan/Kernels/RowTile.h"
-#include "llvm/ADT/APFloat.h"
-
-#include <cstring>
 
 using namespace mlir;
 
@@ -42,6 +39,56 @@ void RowTile::setGrid(Emitter &e, int64_t count, int64_t depth) const {
       static_cast<uint32_t>(depth)};
 }
 
+TileRows::TileRows(Emitter &e, const RowTile &tile, int64_t count)
+    : start(tile.firstRow(e)), first(start), count(count),
+      even(count % tile.rows == 0),
+      exact(e.kernel.groups[1] * tile.localY * tile.rows == count) {
+  if (!exact)
+    first = e.min(start, count - tile.rows);
+}
+
+LogicalResult
+storeTile(Emitter &e, const RowTile &tile, Value inside,
+          llvm::function_ref<Value(int64_t)> rowInside, Index quad,
+          int64_t columns,
+          llvm::function_ref<LogicalResult(int64_t, int64_t)> store) {
+  int64_t quads = ceilDiv(columns, 4);
+  bool whole = tile.columnQuads == quads, together = quads % tile.quads == 0;
+  if (!whole && together)
+    inside = e.both(inside, e.lt(quad, quads));
+  LogicalResult result = success();
+  auto storeRow = [&](int64_t i) {
+    for (int64_t j = 0; j < tile.quads; ++j)
+      e.when(whole || together ? Value{} : e.lt(e.add(quad, j), quads), [&] {
+        if (failed(store(i, j)))
+          result = failure();
+      });
+  };
+  e.when(inside, [&] {
+    for (int64_t i = 0; i < tile.rows; ++i)
+      e.when(rowInside(i), [&] { storeRow(i); });
+  });
+  return result;
+}
+
+LogicalResult
+storeTile(Emitter &e, const RowTile &tile, const TileRows &rows, Index quad,
+          int64_t columns,
+          llvm::function_ref<LogicalResult(int64_t, int64_t)> store) {
+  auto rowInside = [&](int64_t i) {
+    return rows.even ? Value{} : e.ge(rows.at(e, i), rows.start);
+  };
+  return storeTile(e, tile, rows.exact ? Value{} : e.lt(rows.start, rows.count),
+                   rowInside, quad, columns, store);
+}
+
+SmallVector<Value> splatLanes(Emitter &e, Value quad) {
+  SmallVector<Value> all;
+  for (int i = 0; i < 4; ++i)
+    all.push_back(e.splatLane(quad, i));
+  return all;
+}
+
 SmallVector<Value> zeroAccumulators(Emitter &e, const RowTile &tile) {
   Value zero = e.floatConst(e.quadOf(e.f32()), 0);
   return SmallVector<Value>(tile.rows * tile.quads, zero);
@@ -60,7 +107,7 @@ SmallVector<Value> accumulate(Emitter &e, const RowTile &tile, int64_t groups,
       for (int64_t j = 0; j < tile.quads; ++j)
         b.push_back(loadColumns(group, s, j));
       for (int64_t i = 0; i < tile.rows; ++i) {
-        Value left = e.quadSplat(a[i][s]);
+        Value left = a[i][s];
         for (int64_t j = 0; j < tile.quads; ++j) {
           Value &sum = sums[i * tile.quads + j];
           sum = e.fma(left, b[j], sum);
@@ -69,30 +116,6 @@ SmallVector<Value> accumulate(Emitter &e, const RowTile &tile, int64_t groups,
     }
     return sums;
   });
-}
-
-std::vector<uint8_t>
-packColumns(Type element, int64_t depth, int64_t columns, int64_t columnQuads,
-            llvm::function_ref<double(int64_t, int64_t)> get) {
-  bool half = element.isF16();
-  unsigned size = half ? 2 : 4;
-  std::vector<uint8_t> bytes(depth * columnQuads * 4 * size, 0);
-  for (int64_t k = 0; k < depth; ++k)
-    for (int64_t n = 0; n < columns; ++n) {
-      uint8_t *to = bytes.data() + (k * columnQuads * 4 + n) * size;
-      if (!half) {
-        float v = static_cast<float>(get(k, n));
-        std::memcpy(to, &v, 4);
-        continue;
-      }
-      llvm::APFloat v(get(k, n));
-      bool inexact;
-      v.convert(llvm::APFloat::IEEEhalf(), llvm::APFloat::rmNearestTiesToEven,
-                &inexact);
-      uint16_t bits = static_cast<uint16_t>(v.bitcastToAPInt().getZExtValue());
-      std::memcpy(to, &bits, 2);
-    }
-  return bytes;
 }
 
 } // namespace tessera::vulkan

@@ -49,6 +49,33 @@ Value Windows::inside(Emitter &e, ArrayRef<Index> starts,
   return all;
 }
 
+std::optional<std::pair<Index, Index>> Windows::reach(Emitter &e, Index start,
+                                                      unsigned axis) const {
+  Index kernel = w.kernel[axis];
+  if (!padded[axis])
+    return std::pair<Index, Index>{0, kernel};
+  if (w.dilations[axis] != 1)
+    return std::nullopt;
+  return std::pair{e.max(e.sub(0, start), 0),
+                   e.min(e.sub(in[axis], start), kernel)};
+}
+
+Index Windows::stripStart(Emitter &e, unsigned axis, int64_t wide,
+                          Index strip) const {
+  Index start = e.mul(strip, wide);
+  return out[axis] % wide ? e.min(start, out[axis] - wide) : start;
+}
+
+bool Windows::leaves(unsigned axis, int64_t wide, int64_t distance) const {
+  for (int64_t strip = 0; strip < strips(axis, wide); ++strip) {
+    int64_t first = std::min(strip * wide, out[axis] - wide);
+    int64_t p = first * w.strides[axis] - padBegin[axis] + distance;
+    if (p < 0 || p >= in[axis])
+      return true;
+  }
+  return false;
+}
+
 SmallVector<Value> forTaps(Emitter &e, ArrayRef<int64_t> kernel,
                            ValueRange init, TapBody body) {
   SmallVector<Index> tap;

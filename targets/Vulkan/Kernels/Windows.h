@@ -23,6 +23,18 @@ struct Windows {
   /// always.
   mlir::Value inside(Emitter &e, llvm::ArrayRef<Index> starts,
                      llvm::ArrayRef<Index> tap) const;
+  /// The taps along `axis` of a window that begins at `start` that are inside;
+  /// null bounds if they have gaps between them.
+  std::optional<std::pair<Index, Index>> reach(Emitter &e, Index start,
+                                               unsigned axis) const;
+  /// The results along an axis in strips of `wide`, the last moved back to end
+  /// with the axis: how many, and where one begins.
+  int64_t strips(unsigned axis, int64_t wide) const {
+    return (out[axis] + wide - 1) / wide;
+  }
+  Index stripStart(Emitter &e, unsigned axis, int64_t wide, Index strip) const;
+  /// Whether `distance` past the start of some strip's first window is outside.
+  bool leaves(unsigned axis, int64_t wide, int64_t distance) const;
 };
 
 /// Loops over all taps; `body` gets one index an axis.

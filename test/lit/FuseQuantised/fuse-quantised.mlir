@@ -171,11 +171,29 @@ func.func @arithmetic(%x: tensor<5xi8>) -> tensor<5xi8> {
 // Other sums are taken in double, of the numbers before they are rounded.
 // CHECK-LABEL: func.func @mean(
 // CHECK: %[[R:.*]] = onnx.Mul
-// CHECK: %[[P:.*]] = onnx.GlobalAveragePool(%[[R]])
+// CHECK: %[[P:.*]] = onnx.AveragePool(%[[R]])
 // CHECK-SAME: xf64>
 // CHECK: onnx.Cast(%[[P]]) {to = 1 : i64}
-func.func @mean(%x: tensor<1x2x4x4xi8>, %s: tensor<f32>) -> tensor<1x2x1x1xf32> {
+func.func @mean(%x: tensor<1x2x4x4xi8>, %s: tensor<f32>) -> tensor<1x2x3x3xf32> {
   %0 = onnx.DequantizeLinear(%x, %s) : (tensor<1x2x4x4xi8>, tensor<f32>) -> tensor<1x2x4x4xf32>
+  %1 = onnx.AveragePool(%0) {kernel_shape = array<i64: 2, 2>} : (tensor<1x2x4x4xf32>) -> tensor<1x2x3x3xf32>
+  return %1 : tensor<1x2x3x3xf32>
+}
+
+// -----
+
+// An average of all is a sum of bytes times a sixteenth of the scale.
+// CHECK-LABEL: func.func @average(
+// CHECK: %[[ONES:.*]] = onnx.Weight() {value = dense<1> : tensor<2x1x4x4xi8>}
+// CHECK: %[[S:.*]] = onnx.ConvInteger(%arg0, %[[ONES]], %{{.*}}) {group = 2 : i64
+// CHECK: %[[F:.*]] = onnx.Weight() {value = dense<3.125000e-02> : tensor<f64>}
+// CHECK: %[[W:.*]] = onnx.Cast(%[[S]])
+// CHECK: %[[P:.*]] = onnx.Mul(%[[W]], %[[F]])
+// CHECK: onnx.Cast(%[[P]]) {to = 1 : i64}
+func.func @average(%x: tensor<1x2x4x4xi8>) -> tensor<1x2x1x1xf32> {
+  %s = onnx.Weight() {value = dense<0.5> : tensor<f32>} : () -> tensor<f32>
+  %z = onnx.Weight() {value = dense<3> : tensor<i8>} : () -> tensor<i8>
+  %0 = onnx.DequantizeLinear(%x, %s, %z) : (tensor<1x2x4x4xi8>, tensor<f32>, tensor<i8>) -> tensor<1x2x4x4xf32>
   %1 = onnx.GlobalAveragePool(%0) : (tensor<1x2x4x4xf32>) -> tensor<1x2x1x1xf32>
   return %1 : tensor<1x2x1x1xf32>
 }

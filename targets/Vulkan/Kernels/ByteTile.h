@@ -1,0 +1,38 @@
+// The register tile of integer products: accumulators of 32 bits, a column
+// each, and words of four bytes along the sum.
+#ifndef TESSERA_TARGETS_VULKAN_KERNELS_BYTETILE_H
+#define TESSERA_TARGETS_VULKAN_KERNELS_BYTETILE_H
+
+#include "targets/Vulkan/Kernels/Bytes.h"
+#include "targets/Vulkan/Kernels/RowTile.h"
+
+namespace tessera::vulkan {
+
+class ByteTile {
+public:
+  ByteTile(Emitter &e, ByteProduct &product, const RowTile &tile)
+      : e(e), product(product), tile(tile) {}
+
+  /// Accumulators to begin with; the invocation's quads begin at `quad` of
+  /// [groups][columns / 4].
+  llvm::SmallVector<mlir::Value> begin(Index quad);
+  /// Words [group * step, + step) of row i.
+  using LoadWords = llvm::function_ref<llvm::SmallVector<mlir::Value>(
+      int64_t i, Index group)>;
+  /// Adds `groups` * `step` words; the packed words begin at quad `first`.
+  llvm::SmallVector<mlir::Value> accumulate(int64_t groups, int64_t step,
+                                            Index first, mlir::ValueRange sums,
+                                            LoadWords load);
+  /// The four sums of row i and quad j.
+  mlir::Value finish(llvm::ArrayRef<mlir::Value> sums, int64_t i, int64_t j,
+                     Index quad);
+
+private:
+  int64_t width() const { return tile.quads * 4; }
+  Emitter &e;
+  ByteProduct &product;
+  const RowTile &tile;
+};
+
+} // namespace tessera::vulkan
+#endif
