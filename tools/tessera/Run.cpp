@@ -114,6 +114,11 @@ void addRun(CLI::App &app, int &status, const char *argv0) {
   forward("--trace", "Write a trace of every dispatch (JSON)");
   forward("--variant", "Force an ISA variant");
   forward("--emulate", "npu: the processor plays an NPU that this machine lacks");
+  forward("--gpu", "auto (default): a GPU does its part if one is there that can, else the processor; require: any\n"
+                   "Vulkan device does it, software too, or the run is refused; off: the processor does it");
+  forward("--gpu-memory", "shared (default): the device's memory, mapped; import: the host's, imported by the device");
+  forward("--gpu-timeout", "Milliseconds after which a launch is lost (30000)");
+  forward("--gpu-cache", "Keep the driver's compiled kernels in that file");
   command->add_flag_callback("--ns", [pass] { pass->push_back("--ns"); }, "One figure of nanoseconds a run per line");
   command->add_flag_callback("--poison", [pass] { pass->push_back("--poison"); }, "Fill all pools with NaNs before the run");
   command->add_option("--dim", options->dims, "As for compile (models only)");
