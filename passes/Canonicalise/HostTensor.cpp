@@ -1,4 +1,5 @@
 #include "passes/Canonicalise/HostTensor.h"
+#include "dialects/Onnx/IR/NarrowFloats.h"
 
 #include "mlir/IR/DialectResourceBlobManager.h"
 #include "llvm/ADT/APFloat.h"
@@ -209,6 +210,10 @@ double HostTensor::real(int64_t i) const {
     return load<float>(p);
   if (elementType.isF64())
     return load<double>(p);
+  if (elementType.isF16())
+    return fromF16(load<uint16_t>(p));
+  if (elementType.isBF16())
+    return fromBf16(load<uint16_t>(p));
   if (auto f = dyn_cast<FloatType>(elementType)) {
     uint64_t raw = bytesEach == 1 ? load<uint8_t>(p) : load<uint16_t>(p);
     APFloat v(f.getFloatSemantics(), APInt(f.getWidth(), raw, false, true));

@@ -1,5 +1,7 @@
 // Constants are read the same whether an attribute packs, widens or aliases them.
+#include "dialects/Onnx/IR/NarrowFloats.h"
 #include "dialects/Onnx/IR/OnnxUtils.h"
+#include "llvm/ADT/APFloat.h"
 #include "mlir/IR/DialectResourceBlobManager.h"
 
 #include <catch2/catch_test_macros.hpp>
@@ -97,4 +99,19 @@ TEST_CASE_METHOD(Constants, "a resource of the wrong size is no constant") {
 TEST_CASE_METHOD(Constants, "sizes that overflow are none") {
   CHECK(getStorageBytes(b.getIntegerType(4), 3) == 2);
   CHECK_FALSE(getStorageBytes(b.getF64Type(), INT64_MAX / 8).has_value());
+}
+
+TEST_CASE("every narrow float is widened exactly") {
+  auto wide = [](const llvm::fltSemantics &semantics, uint32_t bits) {
+    llvm::APFloat v(semantics, llvm::APInt(16, bits));
+    bool lossy;
+    v.convert(llvm::APFloat::IEEEdouble(), llvm::APFloat::rmNearestTiesToEven, &lossy);
+    return v.convertToDouble();
+  };
+  auto same = [](double a, double b) { return std::isnan(a) ? std::isnan(b) : a == b && std::signbit(a) == std::signbit(b); };
+  int wrong = 0;
+  for (uint32_t bits = 0; bits < 0x10000; ++bits)
+    wrong += !same(fromF16(bits), wide(llvm::APFloat::IEEEhalf(), bits)) +
+             !same(fromBf16(bits), wide(llvm::APFloat::BFloat(), bits));
+  CHECK(wrong == 0);
 }

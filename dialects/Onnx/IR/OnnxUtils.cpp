@@ -1,4 +1,5 @@
 #include "dialects/Onnx/IR/OnnxUtils.h"
+#include "dialects/Onnx/IR/NarrowFloats.h"
 #include "dialects/Onnx/IR/OpsCore.h"
 #include "mlir/IR/DialectResourceBlobManager.h"
 #include "llvm/ADT/APFloat.h"
@@ -270,6 +271,16 @@ std::optional<SmallVector<int64_t>> getConstantInts(Value value, int64_t maxElem
   return getInts(getConstant(value), maxElements);
 }
 
+template <typename Bits> static SmallVector<double> widened(ArrayRef<char> raw, double (*convert)(Bits)) {
+  SmallVector<double> result(raw.size() / sizeof(Bits));
+  for (size_t i = 0; i < result.size(); ++i) {
+    Bits bits;
+    std::memcpy(&bits, raw.data() + i * sizeof(Bits), sizeof(Bits));
+    result[i] = convert(bits);
+  }
+  return result;
+}
+
 std::optional<SmallVector<double>> getFloats(ElementsAttr attr, int64_t maxElements) {
   auto type = attr ? dyn_cast<FloatType>(attr.getElementType()) : FloatType();
   if (!type || type.getWidth() > 64 || attr.getNumElements() > maxElements)
@@ -278,6 +289,12 @@ std::optional<SmallVector<double>> getFloats(ElementsAttr attr, int64_t maxEleme
   std::optional<ArrayRef<char>> raw = getRawBytes(attr, storage);
   if (!raw)
     return std::nullopt;
+  if (type.isF32())
+    return widened<uint32_t>(*raw, fromF32);
+  if (type.isF16())
+    return widened<uint16_t>(*raw, fromF16);
+  if (type.isBF16())
+    return widened<uint16_t>(*raw, fromBf16);
   SmallVector<double> result;
   result.reserve(attr.getNumElements());
   const llvm::fltSemantics &semantics = type.getFloatSemantics();
