@@ -108,11 +108,19 @@ FailureOr<OwningOpRef<ModuleOp>> importModel(const CompileOptions &options, MLIR
   return module;
 }
 
-LogicalResult canonicalise(const CompileOptions &options, ModuleOp module) {
+/// Whether some unit computes in integers, which have signs there.
+static bool wantsSigns(ArrayRef<TargetDescription> targets) {
+  return llvm::any_of(targets, [](const TargetDescription &t) {
+    return llvm::any_of(llvm::drop_begin(t.units), [](const Unit &u) { return llvm::any_of(u.precisions, isQuantised); });
+  });
+}
+
+LogicalResult canonicalise(const CompileOptions &options, ModuleOp module, ArrayRef<TargetDescription> targets) {
   report(options, Phase::Canonicalise);
   PassManager pm(module.getContext());
   onnx::CanonicaliseOptions canonicalise;
   canonicalise.strict = options.strict;
+  canonicalise.signedIntegers = !options.viaTosa.empty() || wantsSigns(targets);
   onnx::buildCanonicalisePipeline(pm.nest<func::FuncOp>(), canonicalise);
   if (failed(pm.run(module)))
     return failure();
@@ -124,12 +132,13 @@ LogicalResult canonicalise(const CompileOptions &options, ModuleOp module) {
 /// of the placement.
 static FailureOr<OwningOpRef<ModuleOp>> finishFrontEnd(const CompileOptions &options,
                                                        FailureOr<OwningOpRef<ModuleOp>> module,
+                                                       ArrayRef<TargetDescription> targets,
                                                        std::optional<PlacedModel> &reported) {
   if (failed(module) || stopsAfter(options, Phase::Import))
     return module;
   if (!options.reportFolder.empty())
     reported.emplace(options.model, **module);
-  if (failed(canonicalise(options, **module)))
+  if (failed(canonicalise(options, **module, targets)))
     return failure();
   if (reported)
     reported->canonicalised(**module);
@@ -139,7 +148,7 @@ static FailureOr<OwningOpRef<ModuleOp>> finishFrontEnd(const CompileOptions &opt
 FailureOr<OwningOpRef<ModuleOp>> frontEnd(const CompileOptions &options, MLIRContext *context,
                                           std::vector<std::string> *inputs) {
   std::optional<PlacedModel> reported;
-  return finishFrontEnd(options, importModel(options, context, inputs), reported);
+  return finishFrontEnd(options, importModel(options, context, inputs), {}, reported);
 }
 
 /// Makefile syntax, as Ninja reads it. Not yet under its name.
@@ -271,7 +280,7 @@ FailureOr<CompileResult> compile(const CompileOptions &options, MLIRContext *con
   VendorTools vendors({"", options.vendorSeconds}, options.vendorFallback);
   PlaceOptions place{options.strict, options.pins, &vendors};
   std::optional<PlacedModel> reported;
-  auto module = finishFrontEnd(options, readModel(options, *target, place, context, result), reported);
+  auto module = finishFrontEnd(options, readModel(options, *target, place, context, result), *target, reported);
   if (failed(module))
     return failure();
   result.inputs.insert(result.inputs.begin(), options.model);

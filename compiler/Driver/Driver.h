@@ -69,7 +69,9 @@ mlir::FailureOr<CompileResult> compile(const CompileOptions &options, mlir::MLIR
 /// given.
 mlir::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>> importModel(const CompileOptions &options, mlir::MLIRContext *context,
                                                                std::vector<std::string> *inputs = nullptr);
-llvm::LogicalResult canonicalise(const CompileOptions &options, mlir::ModuleOp module);
+/// `targets`: what it is canonicalised for; none: for any.
+llvm::LogicalResult canonicalise(const CompileOptions &options, mlir::ModuleOp module,
+                                 llvm::ArrayRef<TargetDescription> targets = {});
 /// Both, as far as options.compileTo allows.
 mlir::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>> frontEnd(const CompileOptions &options, mlir::MLIRContext *context,
                                                             std::vector<std::string> *inputs = nullptr);

@@ -269,7 +269,7 @@ FailureOr<AuditReport> audit(const CompileOptions &options, ArrayRef<std::string
     return failure();
   ModelGraph graph(**module);
   Originals originals(**module);
-  if (failed(canonicalise(options, **module)))
+  if (failed(canonicalise(options, **module, targets)))
     return failure();
   VendorTools vendors({"", options.vendorSeconds}, /*fallback=*/false);
   Auditor auditor(**module, originals, options.strict, askVendors ? &vendors : nullptr);

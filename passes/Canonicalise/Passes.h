@@ -18,6 +18,9 @@ struct CanonicaliseOptions : public mlir::PassPipelineOptions<CanonicaliseOption
   Option<int64_t> foldBudget{*this, "fold-budget",
                              llvm::cl::desc("bytes a folded constant may add"),
                              llvm::cl::init(64 * 1024)};
+  Option<bool> signedIntegers{*this, "signed",
+                              llvm::cl::desc("for units that have only signed integers"),
+                              llvm::cl::init(false)};
 };
 
 /// The phase in order, on func.func.

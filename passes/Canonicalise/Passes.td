@@ -107,6 +107,15 @@ def FoldShapes : OnnxPass<"fold-shapes"> {
   }];
 }
 
+def SignQuantisers : OnnxPass<"sign-quantisers"> {
+  let summary = "QuantizeLinear to uint8 and uint16 as one to int8 and int16";
+  let description = [{
+    Tolerance class: exact. Where all that reads the integers is DequantizeLinear, they
+    and the zero points become less by half the range. Units that compute in integers
+    have signed ones only; nothing is gained elsewhere.
+  }];
+}
+
 def ExpandFunctions : OnnxPass<"expand-functions"> {
   let summary = "Operators that no kernel serves as the bodies that ONNX defines them by";
   let description = [{

@@ -37,6 +37,8 @@ void buildCanonicalisePipeline(OpPassManager &pm, const CanonicaliseOptions &opt
   pm.addPass(createFoldShapes());
   folding();
   pm.addPass(createDecomposeOperators());
+  if (options.signedIntegers)
+    pm.addPass(createSignQuantisers());
   pm.addPass(createRemoveNoOps({strict}));
   pm.addPass(createCSEPass());
 }
