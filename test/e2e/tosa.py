@@ -82,12 +82,12 @@ QUANT = Q.format("a", 0.02, 3) + Q.format("b", 0.05, -7) + Q.format("c", 0.031, 
 WEIGHT = " k{0} = QuantizeLinear($[{1}], ws, wz) w{0} = DequantizeLinear(k{0}, ws, wz)"
 
 
-def quantised(name, ins, outs, body, precision="int8", segments=1):
+def quantised(name, ins, outs, body, precision="int8", segments=1, opset=21):
     head = "g (" + ", ".join(f"float[{d}] f{i}" for i, d in enumerate(ins)) + f") => ({outs}) {{" + QUANT + " ws = Constant<value = float {0.008}>() wz = Constant<value = int8 {0}>()"
     for i in range(len(ins)):
         s = "ab"[i]
         head += f" q{i} = QuantizeLinear(f{i}, s{s}, z{s}) x{i} = DequantizeLinear(q{i}, s{s}, z{s})"
-    graph(f"{precision}_{name}", head + body + " }", precision, segments=segments)
+    graph(f"{precision}_{name}", head + body + " }", precision, opset=opset, segments=segments)
 
 
 quantised("conv", ["1,5,13,11"], "int8 y", WEIGHT.format(0, "8,5,3,3") + " c = Conv<pads=[1,1,1,1], strides=[2,2]>(x0, w0, $[8]) r = Relu(c) y = QuantizeLinear(r, sc, zb)")
@@ -112,6 +112,11 @@ quantised("average_scales", ["1,4,6,4"], "int8 y", CHANNELS + " a = GlobalAverag
 quantised("concat_scales", ["1,4,6,4", "1,3,6,4"], "int8 y, int8 v", CHANNELS + " a = Concat<axis=1>(m, x1) y = QuantizeLinear(a, sc, zb) v = QuantizeLinear(a, sb, za)")
 quantised("add_scales", ["1,4,6,4", "1,4,6,4"], "int8 y", CHANNELS + " j = Constant<value = float[4] {1.0, 0.2, 0.7, 1.5}>() n = Mul(x1, j) a = Add(m, n) y = QuantizeLinear(a, sc, zb)", segments=0)
 
+# uint8, what other tools quantise activations to, with zero points and without.
+UNSIGNED = " su = Constant<value = float {0.05}>() zu = Constant<value = uint8 {131}>() q = QuantizeLinear(f, su, zu) x = DequantizeLinear(q, su, zu) ws = Constant<value = float {0.008}>() wz = Constant<value = int8 {0}>()"
+graph("int8_unsigned", "g (float[1,5,9,8] f) => (int8 y) {" + UNSIGNED + WEIGHT.format(0, "8,5,3,3") + QUANT + " c = Conv<pads=[1,1,1,1]>(x, w0, $[8]) r = Relu(c) k = QuantizeLinear(r, sb) d = DequantizeLinear(k, sb)"
+      " e = Add(d, d) y = QuantizeLinear(e, sb, zb) }", "int8")
+
 # Behind a move: one quantiser, or one for each part; scales a channel of what is cut along the channels and across them.
 MOVED = WEIGHT.format(0, "12,24") + " m = MatMul(x0, w0) n = Add(m, $[24])"
 quantised("moved_sums", ["1,7,12"], "int8 y, int8 v", MOVED + " sh = Constant<value = int64[4] {1, 7, 4, 6}>() r = Reshape(n, sh) t = Transpose<perm=[0,2,1,3]>(r) y = QuantizeLinear(t, sb, zb)"
@@ -132,6 +137,16 @@ quantised("softmax_channels", ["3,12"], "int8 y", WEIGHT.format(0, "12,24") + PA
 quantised("softmax_one", ["3,1"], "int8 y", PART + " a = Softmax(x0) y = QuantizeLinear(a, sp, zp)")
 quantised("log_softmax", ["2,5,12"], "int8 y", " a = LogSoftmax(x0) b = Transpose<perm=[0,2,1]>(a) y = QuantizeLinear(b, sc, zb)")
 quantised("softmax_widens", ["2,5,40"], "int16 y", SMALL + " a = Softmax(x0) y = QuantizeLinear(a, sp, zp)", "int16")
+
+# A sum that comes to its bound, which RESCALE takes half of what 31 bits hold of.
+quantised("sum_at_its_bound", ["7,9,1"], "int8 y", " zl = Constant<value = int8 {-128}>() q = QuantizeLinear(f0, sa, zl) x = DequantizeLinear(q, sa, zl) k = Constant<value = int8[1,4] {127, 127, 127, 127}>()"
+          " w = DequantizeLinear(k, ws, wz) m = MatMul(x, w) r = Relu(m) c = Constant<value = float[4] {0.01, -0.01, 0.02, 0.0}>() n = Add(r, c) y = QuantizeLinear(n, sb, zl)")
+
+# Rows that vary much, little and not at all: a factor of 0 a row, and one that is nearly 0.
+ROWS = " k = Constant<value = float[5,1] {{1.0, 0.3, 0.02, 0.0, 0.1}}>() n = Mul(f0, k) q = QuantizeLinear(n, sa, za) x = DequantizeLinear(q, sa, za) sn = Constant<value = float {{{0}}}>()"
+for name, width, step in (("norm_layer", 96, 0.03), ("norm_layer_long", 384, 0.04), ("norm_layer_two", 2, 0.02)):
+    quantised(name, [f"2,5,{width}"], "int8 y, int8 v", ROWS.format(step) + f" a = LayerNormalization(x, $[{width}], $[{width}]) y = QuantizeLinear(a, sn, za) b = LayerNormalization<epsilon=0.1>(x, $[{width}]) v = QuantizeLinear(b, sn, zb)")
+quantised("norm_rms", ["2,5,192"], "int8 y", ROWS.format(0.05) + " a = RMSNormalization(x, $[192]) y = QuantizeLinear(a, sn, za)", opset=23)
 
 # Forms of Resize that are no interpolation by a whole factor (of a part of the image onnxruntime takes another part: the whole one here).
 quantised("resize_crop", ["1,4,6,5"], "int8 y", " r = Constant<value = float[8] {0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0}>() s = Constant<value = int64[4] {1, 4, 6, 5}>()"

@@ -144,8 +144,8 @@ LogicalResult checkError(Lowerer &l, const Scaled &m, const Quantisation &q) {
   double error = m.error / q.scale, range = widest / q.scale * (double)m.bound;
   if (error >= q.errorLimit())
     return l.no() << "could be wrong by " << error << " of a step of the result, limit " << q.errorLimit();
-  if (range >= 1073741824.0) // RESCALE's operand is less than 2^(shift - 1)
-    return l.no() << "reaches " << range << " steps of the result, more than 31 bits";
+  if (range >= rescaleLimit)
+    return l.no() << "reaches " << range << " steps of the result, more than 30 bits";
   return success();
 }
 

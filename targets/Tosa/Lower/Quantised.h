@@ -34,6 +34,9 @@ Perm channelsAtEnd(Lowerer &l, mlir::Value v, const Scaled &m);
 
 /// factor = multiplier / 2^shift with so many bits; false if RESCALE cannot have it.
 bool multiplierOf(double factor, int64_t &multiplier, int64_t &shift, int bits = 31);
+/// RESCALE takes less than 2^(shift - 1), which is less than this many steps of its
+/// result whatever the multiplier.
+constexpr double rescaleLimit = 536870912.0;
 /// RESCALE by one factor, or by one a channel on the last axis; null after a reason.
 /// Multipliers have 31 bits, of a 48-bit `x` 15.
 mlir::Value rescale(Lowerer &l, mlir::Value x, llvm::ArrayRef<double> factors, int64_t zeroIn, int64_t zeroOut,

@@ -79,7 +79,7 @@ std::optional<double> commonStep(Lowerer &l, ArrayRef<const Scaled *> operands, 
   }
   for (double finer = 1 << 20; finer >= 1; finer /= 2) {
     double step = coarsest / finer, sum = most / step + (double)operands.size() + 1;
-    if (sum >= 1073741824.0)
+    if (sum >= rescaleLimit)
       continue;
     for (const Scaled *m : operands)
       meaning.error += m->error + step; // half a step of RESCALE, and its multiplier's
@@ -87,7 +87,7 @@ std::optional<double> commonStep(Lowerer &l, ArrayRef<const Scaled *> operands, 
     meaning.bound = (int64_t)sum + 1;
     return step;
   }
-  l.no() << "sums reach " << most / coarsest << " steps of the coarsest operand, more than 31 bits";
+  l.no() << "sums reach " << most / coarsest << " steps of the coarsest operand, more than 30 bits";
   return std::nullopt;
 }
 

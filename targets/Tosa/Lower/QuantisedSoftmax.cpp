@@ -122,9 +122,9 @@ std::optional<Sum> sumOfExponentials(Lowerer &l, const Logits &g, int64_t axis, 
   int64_t n = Lowerer::shapeOf(g.x)[axis];
   double reach = std::min(2 * (double)g.bound * g.step, std::log((double)n) + 11);
   double low = exact ? -255 * apart : -reach, high = exact ? apart : reach / 32;
-  if (2 * (double)g.bound * g.step * 65536 / (high - low) >= 1073741824.0) {
+  if (2 * (double)g.bound * g.step * 65536 / (high - low) >= rescaleLimit) {
     l.no() << "logits are up to " << 2 * (double)g.bound * g.step
-           << " apart, more than 30 bits of the table's positions";
+           << " apart, more than 29 bits of the table's positions";
     return std::nullopt;
   }
   double chord = exact ? 0 : (high - low) / 512; // lies above e^v by up to chord^2 / 8 of it
@@ -196,8 +196,9 @@ LogicalResult lowerSoftmax(Operation *op, Lowerer &l) {
   axis += axis < 0 ? rank : 0;
   Perm perm = channelsAtEnd(l, in, m);
   int64_t at = inversePerm(perm)[axis], n = Lowerer::shapeOf(in)[axis];
-  if (n > 65536)
-    return l.no() << n << " exponentials are summed, limit 65536";
+  constexpr int64_t longest = 16384; // positions of the sum are within 29 bits
+  if (n > longest)
+    return l.no() << n << " exponentials are summed, limit " << longest;
   auto g = fineLogits(l, l.get(in, perm), at, m);
   if (!g)
     return failure();

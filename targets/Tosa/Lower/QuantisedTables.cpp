@@ -83,7 +83,7 @@ struct WideTable {
 std::optional<double> rangeThatMatters(Lowerer &l, const Scaled &m, const Quantisation &q, double bound) {
   constexpr int samples = 64;
   double most = bound;
-  while (most > bound / (1 << 14)) {
+  while (most > bound / (1 << 13)) { // positions are within rescaleLimit
     double less = most * 0.8408964152537145;
     for (double sign : {-1.0, 1.0}) {
       Reals at;
