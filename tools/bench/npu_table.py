@@ -4,12 +4,15 @@
 usage: npu_table.py [--build DIR] [--targets T,T] [--json FILE] MODEL.onnx ...
 
 Operators and multiplications (MACs) are those of the ONNX file, quantisers and constants left out; which of them are on the NPU says the plan. Cycles, memory and
-the NPU's own operations are what Vela, asked again, says of the TOSA files inside the bundle. `same`: two compiles gave the same bytes.
+the NPU's own operations are what Vela, asked again, says of the TOSA files inside the bundle. `same`: two compiles gave the same bytes. Under a row: why
+the CPU has what it has, with the share of the CPU's time in the plan. Open dimensions are as in test/e2e/models.json.
 The interpreter of Vela's environment is named by TESSERA_VELA_PYTHON.
 """
 import argparse
+import collections
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -20,10 +23,11 @@ import onnx
 from onnx import numpy_helper as nh
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(TOP, "test", "e2e"))
+import fetch
+
 TARGETS = "ethos-u55-256,ethos-u65-512,ethos-u85-256,ethos-u85-2048"
 NO_WORK = {"QuantizeLinear", "DequantizeLinear", "Constant", "Identity", "Shape", "ConstantOfShape"}
-# Open dimensions of the public models.
-DIMS = {"ppocr_cls": {"x": [1, 3, 48, 192]}, "ppocr_v4_det": {"x": [1, 3, 320, 320]}, "ppocr_v4_rec": {"x": [1, 3, 48, 320]}}
 
 
 class Vela:
@@ -52,32 +56,36 @@ def shapes_of(model):
 
 def macs_of(node, shapes):
     ins, out = [shapes.get(i, []) for i in node.input], shapes.get(node.output[0], [])
-    if node.op_type == "Conv":
+    if node.op_type in ("Conv", "ConvInteger"):
         return int(np.prod(out) * np.prod(ins[1][1:]))
     if node.op_type == "ConvTranspose":
         return int(np.prod(ins[0]) * np.prod(ins[1][1:]))
-    if node.op_type in ("MatMul", "Gemm") and ins[0]:
+    if node.op_type in ("MatMul", "MatMulInteger", "Gemm") and ins[0]:
         turned = any(a.name == "transA" and a.i for a in node.attribute)
         return int(np.prod(out) * (ins[0][0] if turned else ins[0][-1]))
     return 0
 
 
-def dim_options(path, model):
-    """--dim for each open dimension: as DIMS says, else 1."""
-    stem = os.path.basename(path).split(".")[0].removesuffix("_q8").removesuffix("_q16")
-    options, fixed = [], {}
-    initial = {i.name for i in model.graph.initializer}
-    for i in model.graph.input:
-        for at, d in enumerate(i.type.tensor_type.shape.dim):
-            if i.name in initial or d.dim_value:
-                continue
-            size = DIMS.get(stem, {}).get(i.name, {at: 1})[at] if i.name in DIMS.get(stem, {}) else 1
-            if d.dim_param and d.dim_param not in fixed:
-                fixed[d.dim_param] = size
-                options += ["--dim", f"{d.dim_param}={size}"]
-            d.ClearField("dim_param")
-            d.dim_value = size
-    return options
+def fix(model, options):
+    """Gives the model the sizes of --dim options."""
+    inputs = {i.name: i.type.tensor_type.shape.dim for i in model.graph.input}
+    for word in options[1::2]:
+        place, size = word.rsplit("=", 1)
+        name, axis = place.rsplit(".", 1)
+        dim = inputs[name][int(axis)]
+        dim.ClearField("dim_param")
+        dim.dim_value = int(size)
+
+
+def reasons_of(plan):
+    """[(why groups are on the CPU, part of the CPU's time)], the longest first."""
+    time = collections.Counter()
+    for g in plan["groups"]:
+        if g["device"].startswith("cpu"):
+            refused = [r for d, r in g["refusals"].items() if not d.startswith("cpu")]
+            time[re.sub(r"^\S+: | '[^']*'", "", refused[0][0]) if refused else "the plan is sooner so"] += g["time_ns"]
+    total = sum(time.values()) or 1
+    return [(why, round(t / total, 3)) for why, t in time.most_common(3)]
 
 
 def artefacts(data, shown):
@@ -92,7 +100,8 @@ def artefacts(data, shown):
 
 def row_of(tessera, vela, path, target):
     model = onnx.load(path)
-    options = dim_options(path, model)
+    options = fetch.dim_options(path, model)
+    fix(model, options)
     row = {"model": os.path.basename(path).removesuffix(".onnx"), "target": target}
     with tempfile.TemporaryDirectory() as tmp:
         bundles, seconds = [], []
@@ -117,7 +126,7 @@ def row_of(tessera, vela, path, target):
                segments=len(plan["segments"]), cycles=sum(a["cycles"] for a in answers), npu_operations=sum(a["npu_ops"] for a in answers),
                scratch=max((a["scratch"] for a in answers), default=0), weights=sum(a["weights"] for a in answers),
                arena=sum(p.get("bytes", 0) for p in shown.get("pools", []) if isinstance(p.get("bytes", 0), int)), estimate_ns=plan["estimate_ns"], cpu_only_ns=plan["cpu_only_ns"],
-               seconds=round(min(seconds), 1), same=first == second)
+               seconds=round(min(seconds), 1), same=first == second, cpu_because=reasons_of(plan))
     return row
 
 
@@ -126,7 +135,8 @@ def text_of(row):
         return f"{row['model']:24} {row['target']:15} {row['error']}"
     share = lambda a, b: 100 * a / b if b else 0
     return (f"{row['model']:24} {row['target']:15} {share(row['operators_npu'], row['operators']):5.1f} {share(row['macs_npu'], row['macs']):6.1f} {row['segments']:4} {row['cycles']:11} "
-            f"{row['npu_operations']:6} {row['scratch'] / 1024:9.0f} {row['estimate_ns'] / 1e6:9.2f} {row['cpu_only_ns'] / 1e6:9.2f} {row['seconds']:7.1f} {'yes' if row['same'] else 'NO'}")
+            f"{row['npu_operations']:6} {row['scratch'] / 1024:9.0f} {row['estimate_ns'] / 1e6:9.2f} {row['cpu_only_ns'] / 1e6:9.2f} {row['seconds']:7.1f} {'yes' if row['same'] else 'NO'}"
+            + "".join(f"\n{'':24} {100 * part:5.1f} % {why[:140]}" for why, part in row["cpu_because"] if part >= 0.02))
 
 
 HEAD = (f"{'model':24} {'target':15} {'ops %':>5} {'MACs %':>6} {'seg':>4} {'cycles':>11} {'npu op':>6} {'KiB':>9} {'plan ms':>9} {'CPU ms':>9} {'s':>7} same")
