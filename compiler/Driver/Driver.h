@@ -35,7 +35,7 @@ struct CompileOptions {
   std::vector<std::string> variants; ///< restricts the target's ISA variants; empty: all
   bool strict = false;              ///< --fp-mode strict
   std::vector<std::string> segments; ///< for tests: nodes that another device computes (wrapNamedNodes)
-  std::vector<std::string> pins;    ///< texts of --pin, "NODE=UNIT"
+  std::vector<std::string> pins;    ///< texts of --pin, "NODE=UNIT" or "*=UNIT"
   bool vendorFallback = false;      ///< a vendor's compiler that fails leaves its regions to the CPU
   unsigned vendorSeconds = 120;     ///< and has so long for one region
   std::string reportFolder;         ///< of writePlacement(); or empty

@@ -30,8 +30,9 @@ private:
   LogicalResult formPlacementGroups();
   void splitRefused();
   bool splitAt(const SmallVector<Operation *> &ops, size_t at, bool front);
-  bool splitAround(const SmallVector<Operation *> &ops);
-  bool isPinned(Operation *op) const;
+  bool splitAround(const SmallVector<Operation *> &ops, std::vector<SmallVector<Operation *>> &rests);
+  bool isPinned(Operation *op, unsigned device) const;
+  bool splitByGpu(const SmallVector<Operation *> &ops);
   void addDevices();
   void addStates();
   void addConversions();
@@ -302,22 +303,25 @@ bool Builder::splitAt(const SmallVector<Operation *> &ops, size_t at, bool front
   return true;
 }
 
-bool Builder::isPinned(Operation *op) const {
+bool Builder::isPinned(Operation *op, unsigned device) const {
   return llvm::any_of(options.pins, [&](StringRef pin) {
-    auto [node, unit] = pin.rsplit('=');
-    return node == onnx::getNodeName(op) && unit != target.units[0].name;
+    auto [node, name] = pin.rsplit('=');
+    return (node == onnx::getNodeName(op) || node == "*") &&
+           (name == target.units[model.devices[device].unit].name || name == model.problem.devices[device].name);
   });
 }
 
-/// Takes a pinned operator, with the neighbours that its device takes too, out
-/// of a group that stays on the CPU.
-bool Builder::splitAround(const SmallVector<Operation *> &ops) {
-  size_t at = llvm::find_if(ops, [&](Operation *op) { return isPinned(op); }) - ops.begin();
-  for (size_t d = 1; d < model.devices.size() && at < ops.size(); ++d) {
+/// Takes the first pinned operator that its device takes, with the neighbours that
+/// it takes too, out of a group that stays on the CPU; what is left goes to `rests`.
+bool Builder::splitAround(const SmallVector<Operation *> &ops, std::vector<SmallVector<Operation *>> &rests) {
+  for (size_t d = 1; d < model.devices.size(); ++d) {
     auto taken = [&](size_t k) {
       return judge.faults(target, model.devices[d].unit, ops[k], model.devices[d].precision).empty();
     };
-    if (!taken(at))
+    size_t at = 0;
+    while (at < ops.size() && !(isPinned(ops[at], d) && taken(at)))
+      ++at;
+    if (at == ops.size())
       continue;
     size_t first = at, last = at + 1;
     while (first > 0 && taken(first - 1))
@@ -329,7 +333,7 @@ bool Builder::splitAround(const SmallVector<Operation *> &ops) {
     for (ArrayRef<Operation *> part : {all.take_front(first), all.drop_front(last)})
       if (!part.empty()) {
         rest += hostCost(part);
-        groups.emplace_back(part.begin(), part.end());
+        rests.emplace_back(part.begin(), part.end());
       }
     addedCost[ops[first]] = std::max<Cost>(hostCost(ops) - rest, 0);
     groups.emplace_back(all.begin() + first, all.begin() + last);
@@ -338,12 +342,38 @@ bool Builder::splitAround(const SmallVector<Operation *> &ops) {
   return false;
 }
 
+/// A group whose operators a GPU takes one by one, but not together, becomes those
+/// that it takes together, the longest from the front. On the CPU they are fused
+/// again, so each is priced by what it adds to those before it.
+bool Builder::splitByGpu(const SmallVector<Operation *> &ops) {
+  for (const PlacementDevice &device : model.devices) {
+    const Unit &unit = target.units[device.unit];
+    if (!isGpu(unit) || gpuFaults(ops, unit, device.precision).empty())
+      continue;
+    ArrayRef<Operation *> all = ops;
+    Cost before = 0;
+    for (size_t first = 0, last = 0; first < all.size(); first = last) {
+      for (last = first + 1; last < all.size(); ++last)
+        if (!gpuFaults(all.slice(first, last + 1 - first), unit, device.precision).empty())
+          break;
+      Cost cost = hostCost(all.take_front(last));
+      addedCost[all[first]] = std::max<Cost>(cost - before, 0);
+      before = cost;
+      groups.emplace_back(all.begin() + first, all.begin() + last);
+    }
+    return true;
+  }
+  return false;
+}
+
 /// A group that no device takes as a whole, but one takes up to its first
-/// refused operator, or from behind its last: these become two.
+/// refused operator, or from behind its last: these become two. With pins, what is
+/// left over may hold more that is pinned.
 void Builder::splitRefused() {
   std::vector<SmallVector<Operation *>> before = std::move(groups);
   groups.clear();
-  for (const SmallVector<Operation *> &ops : before) {
+  for (size_t i = 0; i < before.size(); ++i) {
+    SmallVector<Operation *> ops = before[i];
     size_t front = 0, back = 0;
     bool whole = ops.size() == 1;
     for (size_t d = 1; d < model.devices.size() && !whole; ++d) {
@@ -354,7 +384,7 @@ void Builder::splitRefused() {
       front = std::max<size_t>(front, llvm::find_if(ops, refused) - ops.begin());
       back = std::max<size_t>(back, std::find_if(ops.rbegin(), ops.rend(), refused) - ops.rbegin());
     }
-    bool split = !whole && splitAround(ops);
+    bool split = whole ? ops.size() > 1 && splitByGpu(ops) : splitAround(ops, before);
     if (!split && !whole)
       split = (front >= back ? splitAt(ops, front, true) : splitAt(ops, ops.size() - back, false));
     if (!split)
@@ -426,49 +456,6 @@ FailureOr<ModelProblem> Builder::run() {
 FailureOr<ModelProblem> buildProblem(func::FuncOp func, const TargetDescription &target,
                                      const BuildProblemOptions &options) {
   return Builder(func, target, options).run();
-}
-
-llvm::Error pinNode(const ModelProblem &model, const TargetDescription &target, StringRef pin,
-                    partition::Allowed &allowed) {
-  auto refuse = [&](const Twine &why) {
-    return llvm::createStringError(llvm::inconvertibleErrorCode(), "--pin " + pin + ": " + why);
-  };
-  auto [name, unitName] = pin.rsplit('=');
-  if (name.empty() || unitName.empty())
-    return refuse("must be NODE=UNIT or NODE=UNIT:PRECISION");
-  std::optional<unsigned> unit = target.findUnit(unitName);
-  auto isMeant = [&, word = unitName](unsigned d) {
-    return unit ? model.devices[d].unit == *unit : model.problem.devices[d].name == word;
-  };
-  if (llvm::none_of(llvm::seq<unsigned>(model.devices.size()), isMeant))
-    return refuse("target " + target.name + " has no unit '" + unitName + "', or not in that precision");
-  bool found = false;
-  for (size_t j = 0; j < model.groups.size(); ++j) {
-    const PlacementGroup &group = model.groups[j];
-    if (!llvm::any_of(group.ops, [&, n = name](Operation *op) { return onnx::getNodeName(op) == n; }))
-      continue;
-    found = true;
-    bool possible = false, exists = false;
-    for (size_t x = 0; x < allowed[j].size(); ++x) {
-      bool there = isMeant(model.problem.ops[j].options[x].device);
-      exists |= there;
-      allowed[j][x] &= there;
-      possible |= allowed[j][x];
-    }
-    if (possible)
-      continue;
-    if (exists)
-      return refuse("the node's group is pinned to another unit already");
-    std::string why = "the node cannot run on '" + unitName.str() + "'";
-    for (const PlacementRefusal &r : group.refusals)
-      if (isMeant(r.device))
-        for (const std::string &reason : r.reasons)
-          why += "\n  " + model.problem.devices[r.device].name + ": " + reason;
-    return refuse(why);
-  }
-  if (!found)
-    return refuse("no node of that name is left after canonicalisation");
-  return llvm::Error::success();
 }
 
 } // namespace tessera

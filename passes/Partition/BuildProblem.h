@@ -46,7 +46,7 @@ struct ModelProblem {
 
 struct BuildProblemOptions {
   bool strict = false; ///< no precision that changes values
-  llvm::ArrayRef<std::string> pins; ///< "NODE=UNIT": a node that its group keeps from the unit leaves the group
+  llvm::ArrayRef<std::string> pins; ///< "NODE=UNIT", "*=UNIT": a node that its group keeps from the unit leaves the group
   /// Asked about every group that lowers for a unit with a vendor's compiler, whose
   /// estimate is the group's cost there. Null: the cost model's is.
   VendorTools *vendors = nullptr;
@@ -58,7 +58,8 @@ struct BuildProblemOptions {
 mlir::FailureOr<ModelProblem> buildProblem(mlir::func::FuncOp func, const TargetDescription &target,
                                            const BuildProblemOptions &options);
 
-/// Applies a pin, "NODE=UNIT": the node's group is placed on the unit.
+/// Applies a pin, "NODE=UNIT": the node's group is placed on the unit; or "*=UNIT":
+/// so is every group that may still be.
 llvm::Error pinNode(const ModelProblem &model, const TargetDescription &target, llvm::StringRef pin,
                     partition::Allowed &allowed);
 

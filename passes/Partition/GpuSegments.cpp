@@ -18,12 +18,17 @@ bool isGpu(const Unit &unit) { return unit.backend == "vulkan"; }
 
 namespace {
 
-/// Faults, each once.
+/// Faults, each once. What is added while `at` is not empty concerns these
+/// operators alone.
 struct Faults {
-  std::vector<std::string> all;
+  std::vector<GpuFault> all;
+  SmallVector<size_t> at;
   void add(const Twine &text) {
-    if (std::string s = text.str(); !llvm::is_contained(all, s))
-      all.push_back(std::move(s));
+    GpuFault fault{at, text.str()};
+    if (llvm::none_of(all, [&](const GpuFault &f) {
+          return f.reason == fault.reason && f.ops == fault.ops;
+        }))
+      all.push_back(std::move(fault));
   }
 };
 
@@ -35,7 +40,8 @@ bool isStatic(Value v) {
 /// Nodes whose shapes are not all known: nothing of a segment may be sized by a
 /// run.
 void checkShapes(ArrayRef<Operation *> ops, Faults &faults) {
-  for (Operation *op : ops)
+  for (auto [i, op] : llvm::enumerate(ops)) {
+    faults.at = {i};
     for (ValueRange values :
          {ValueRange(op->getOperands()), ValueRange(op->getResults())})
       for (Value v : values)
@@ -44,9 +50,12 @@ void checkShapes(ArrayRef<Operation *> ops, Faults &faults) {
                      onnx::getTypeName(v.getType()) +
                      " where a static tensor is needed; fix the dimensions "
                      "with --dim");
+  }
+  faults.at.clear();
 }
 
-/// A module whose function `main` is a copy of the operators.
+/// A module whose function `main` is a copy of the operators, which have their
+/// numbers in their locations.
 OwningOpRef<ModuleOp> copyOf(ArrayRef<Operation *> ops,
                              SmallVectorImpl<Operation *> &copies) {
   Location loc = ops.front()->getLoc();
@@ -85,8 +94,11 @@ OwningOpRef<ModuleOp> copyOf(ArrayRef<Operation *> ops,
     map.map(from, to);
   for (Operation *op : constants)
     b.clone(*op, map);
-  for (Operation *op : ops)
+  for (auto [i, op] : llvm::enumerate(ops)) {
     copies.push_back(b.clone(*op, map));
+    copies.back()->setLoc(
+        FusedLoc::get(op->getContext(), op->getLoc(), b.getI64IntegerAttr(i)));
+  }
   for (Value &v : outputs)
     v = map.lookup(v);
   func::ReturnOp::create(b, loc, outputs);
@@ -104,11 +116,40 @@ bool makeHalf(SmallVectorImpl<Operation *> &ops, std::string &fault) {
       [&](Value v) { return form(v, types.getF32Type()); }, fault));
 }
 
+/// Which of the operators asked about this is a copy of, or was made from.
+std::optional<size_t> originOf(Operation *op) {
+  auto fused = dyn_cast<FusedLoc>(op->getLoc());
+  auto number =
+      fused ? dyn_cast_or_null<IntegerAttr>(fused.getMetadata()) : nullptr;
+  return number ? std::optional<size_t>(number.getInt()) : std::nullopt;
+}
+
+/// What a dispatch computes; of a change of layout those whose result it reads,
+/// or who read its own.
+SmallVector<size_t> membersOf(tsr::DispatchOp dispatch) {
+  SmallVector<size_t> members;
+  auto add = [&](Operation *op) {
+    if (auto d = dyn_cast_or_null<tsr::DispatchOp>(op))
+      for (Operation &inner : *d.getBodyBlock())
+        if (auto i = originOf(&inner))
+          members.push_back(*i);
+  };
+  add(dispatch);
+  if (members.empty())
+    for (Value v : dispatch.getInputs())
+      add(v.getDefiningOp());
+  if (members.empty())
+    for (Operation *user : dispatch->getUsers())
+      add(user);
+  return members;
+}
+
 /// Compiles what a lowered segment does.
 void compileBody(Lowering &l, tsr::SegmentOp segment,
                  const vulkan::Device &device, Faults &faults) {
   for (Operation &op : *segment.getBodyBlock()) {
     if (auto dispatch = dyn_cast<tsr::DispatchOp>(op)) {
+      faults.at = membersOf(dispatch);
       vulkan::Reasons reasons;
       if (failed(vulkan::compileDispatch(dispatch, device, reasons)) &&
           reasons.all.empty())
@@ -121,6 +162,9 @@ void compileBody(Lowering &l, tsr::SegmentOp segment,
         isConstantOp(&op) || isa<tsr::UndefinedOp>(op) ||
         (isView(&op) && !l.isWritten(&op)))
       continue;
+    faults.at.clear();
+    if (auto i = originOf(&op))
+      faults.at.push_back(*i);
     faults.add("node '" + onnx::getNodeName(&op) +
                "' is done by the plan, not by a kernel");
   }
@@ -130,7 +174,7 @@ void compileBody(Lowering &l, tsr::SegmentOp segment,
 
 /// What the GPU does not take of a segment of `ops`; with `quantised`, of its
 /// form in integers.
-static std::vector<std::string> faultsOf(ArrayRef<Operation *> ops,
+static std::vector<GpuFault> faultsOf(ArrayRef<Operation *> ops,
                                          const Unit &unit, Precision precision,
                                          bool quantised) {
   Faults faults;
@@ -163,6 +207,15 @@ static std::vector<std::string> faultsOf(ArrayRef<Operation *> ops,
 
 std::vector<std::string> gpuFaults(ArrayRef<Operation *> ops, const Unit &unit,
                                    Precision precision) {
+  std::vector<std::string> reasons;
+  for (GpuFault &fault : findGpuFaults(ops, unit, precision))
+    if (!llvm::is_contained(reasons, fault.reason))
+      reasons.push_back(std::move(fault.reason));
+  return reasons;
+}
+
+std::vector<GpuFault> findGpuFaults(ArrayRef<Operation *> ops, const Unit &unit,
+                                    Precision precision) {
   Faults faults;
   checkShapes(ops, faults);
   return faults.all.empty() ? faultsOf(ops, unit, precision, false)

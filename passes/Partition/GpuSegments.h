@@ -14,8 +14,16 @@ namespace tessera {
 /// The word for a unit's segments in the bundle.
 bool isGpu(const Unit &unit);
 
+struct GpuFault {
+  llvm::SmallVector<size_t> ops; ///< numbers of those it is at; empty: of all
+  std::string reason;
+};
+
 /// All that keeps `ops`, which lie in one block, from running on the unit as
 /// one segment with floats stored in `precision`; empty if nothing does.
+std::vector<GpuFault> findGpuFaults(llvm::ArrayRef<mlir::Operation *> ops,
+                                    const Unit &unit, Precision precision);
+/// Only the reasons, each once.
 std::vector<std::string> gpuFaults(llvm::ArrayRef<mlir::Operation *> ops,
                                    const Unit &unit, Precision precision);
 

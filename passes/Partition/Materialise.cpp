@@ -309,18 +309,31 @@ LogicalResult Materialiser::run(const ModelProblem &model, const partition::Solu
   return success();
 }
 
-/// Takes the option of the segment's device from its groups.
-static void refuseSegment(ModelProblem &model, const partition::Solution &solution, const Part &part,
-                          const std::vector<std::string> &reasons) {
-  for (size_t j : part.groups) {
-    auto &options = model.problem.ops[j].options;
-    unsigned device = options[solution.choice[j]].device;
-    llvm::erase_if(options, [&](const partition::Option &o) { return unsigned(o.device) == device; });
-    PlacementRefusal refusal{device, {}};
-    for (const std::string &reason : reasons)
-      refusal.reasons.push_back("with its neighbours: " + reason);
-    model.groups[j].refusals.push_back(std::move(refusal));
-  }
+/// Takes the option of its device in `solution` from a group.
+static void refuseGroup(ModelProblem &model, const partition::Solution &solution, size_t group,
+                        const std::vector<std::string> &reasons) {
+  auto &options = model.problem.ops[group].options;
+  unsigned device = options[solution.choice[group]].device;
+  llvm::erase_if(options, [&](const partition::Option &o) { return unsigned(o.device) == device; });
+  PlacementRefusal refusal{device, {}};
+  for (const std::string &reason : reasons)
+    refusal.reasons.push_back("with its neighbours: " + reason);
+  model.groups[group].refusals.push_back(std::move(refusal));
+}
+
+/// A GPU's segment is refused kernel by kernel: the groups of those leave it.
+/// What names no group is the fault of all.
+static bool dropFaultyGroups(ModelProblem &model, const partition::Solution &solution, const Part &part,
+                             const Unit &unit) {
+  std::map<size_t, std::vector<std::string>> refused;
+  for (const GpuFault &fault : findGpuFaults(part.ops, unit, part.device.precision))
+    for (size_t j : part.groups)
+      if (fault.ops.empty() ||
+          llvm::any_of(fault.ops, [&](size_t i) { return llvm::is_contained(model.groups[j].ops, part.ops[i]); }))
+        refused[j].push_back(fault.reason);
+  for (const auto &[j, reasons] : refused)
+    refuseGroup(model, solution, j, reasons);
+  return !refused.empty();
 }
 
 FailureOr<bool> dropRefusedSegments(const TargetDescription &target, ModelProblem &model,
@@ -329,10 +342,7 @@ FailureOr<bool> dropRefusedSegments(const TargetDescription &target, ModelProble
   for (const Part &part : partsOf(model, solution)) {
     const Unit &unit = target.units[part.device.unit];
     if (isGpu(unit) && part.groups.size() > 1) // one alone was asked before
-      if (auto faults = gpuFaults(part.ops, unit, part.device.precision); !faults.empty()) {
-        refuseSegment(model, solution, part, faults);
-        changed = true;
-      }
+      changed |= dropFaultyGroups(model, solution, part, unit);
     if (!vendors || !VendorTools::serves(unit))
       continue;
     tosa::Reasons reasons;
@@ -346,7 +356,8 @@ FailureOr<bool> dropRefusedSegments(const TargetDescription &target, ModelProble
     if (answer->code)
       continue;
     changed = true;
-    refuseSegment(model, solution, part, {answer->reason});
+    for (size_t j : part.groups)
+      refuseGroup(model, solution, j, {answer->reason});
   }
   return changed;
 }

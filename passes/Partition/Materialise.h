@@ -19,8 +19,8 @@
 
 namespace tessera {
 
-/// Compiles each segment of a GPU or of a unit with a vendor's compiler. One that is refused
-/// loses, for its groups, the option of that device in `model`, with the reason:
+/// Compiles each segment of a GPU or of a unit with a vendor's compiler. Of one that is
+/// refused, the groups (a GPU's: those of the refused kernels) lose the option of that device in `model`, with the reason:
 /// then the answer is true, and the model to be solved anew. Fails, with a
 /// diagnostic, if the tool is out of order. Null `vendors`: nothing to ask.
 mlir::FailureOr<bool> dropRefusedSegments(const TargetDescription &target, ModelProblem &model,

@@ -32,7 +32,10 @@ static int64_t bytesOf(Value v, int64_t elements) {
 FailureOr<Placement> decidePlacement(func::FuncOp func, const TargetDescription &target, const ModelProblem &model,
                                      const PlaceOptions &options) {
   partition::Allowed allowed = partition::allowAll(model.problem);
-  for (const std::string &pin : options.pins)
+  // Nodes by name first: "*" is for all the others.
+  std::vector<std::string> pins = options.pins;
+  std::stable_partition(pins.begin(), pins.end(), [](llvm::StringRef pin) { return !pin.starts_with("*="); });
+  for (const std::string &pin : pins)
     if (llvm::Error error = pinNode(model, target, pin, allowed))
       return func.emitError(toString(std::move(error)));
   Placement p;

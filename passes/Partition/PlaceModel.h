@@ -12,7 +12,7 @@ namespace tessera {
 
 struct PlaceOptions {
   bool strict = false;
-  std::vector<std::string> pins; ///< "NODE=UNIT"
+  std::vector<std::string> pins; ///< "NODE=UNIT", "*=UNIT"
   VendorTools *vendors = nullptr; ///< for a target that has a unit with such
 };
 

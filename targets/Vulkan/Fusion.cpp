@@ -2,6 +2,7 @@
 #include "dialects/Onnx/IR/OnnxUtils.h"
 #include "targets/Cpu/Kernels/Elementwise.h"
 #include "targets/Vulkan/Kernels/Packing.h"
+#include "targets/Vulkan/SinglePrecision.h"
 
 using namespace mlir;
 
@@ -307,9 +308,13 @@ FailureOr<Value> Fusion::valueAt(Value v, const Point &p,
       return failure();
     operands.push_back(p.laneAxis < 0 ? *x : e.quadSplat(*x));
   }
-  FailureOr<Value> result = isRequantise(def)
-                                ? requantise(def, operands, p)
-                                : cpu::emitElementwiseOp(def, operands, e);
+  FailureOr<Value> result = Value();
+  if (isRequantise(def))
+    result = requantise(def, operands, p);
+  else if (Value v = emitInSingle(def, operands, e))
+    result = v;
+  else
+    result = cpu::emitElementwiseOp(def, operands, e);
   if (succeeded(result))
     known[v] = *result;
   return result;
@@ -362,6 +367,15 @@ Buffer *rootBuffer(tsr::DispatchOp op, Emitter &e, unsigned operand) {
   auto arg = dyn_cast_or_null<BlockArgument>(
       onnx::getOptionalOperand(op.getRootOp(), operand));
   return arg ? e.in[arg.getArgNumber()].get() : nullptr;
+}
+
+Buffer *rootResult(tsr::DispatchOp op, Emitter &e, unsigned result) {
+  Operation *root = op.getRootOp();
+  Operation *yield = op.getBodyBlock()->getTerminator();
+  for (auto [i, v] : llvm::enumerate(yield->getOperands()))
+    if (result < root->getNumResults() && v == root->getResult(result))
+      return e.out[i].get();
+  return nullptr;
 }
 
 Value rootOperand(tsr::DispatchOp op, unsigned operand) {

@@ -80,6 +80,8 @@ private:
 /// The buffer of the root's operand, or null if it is absent or a constant of
 /// the body.
 Buffer *rootBuffer(tsr::DispatchOp op, Emitter &e, unsigned operand);
+/// The buffer of the root's result, or null if nothing reads it.
+Buffer *rootResult(tsr::DispatchOp op, Emitter &e, unsigned result);
 /// The dispatch operand that the root reads there, or null.
 mlir::Value rootOperand(tsr::DispatchOp op, unsigned operand);
 /// Its constant, embedded in the body or outside; null if it is none.

@@ -179,6 +179,10 @@ class Cases:
         self.rows()
         self.indexed()
         self.attributes()
+        self.single()
+        self.positions()
+        self.scattered()
+        self.sampled()
         self.refusals()
         return self.all
 
@@ -411,6 +415,78 @@ class Cases:
             self.one(f"int-{op}{''.join(extra)}", op, {"x": values}, values.shape, {"d": np.array([3, 3, -3, -3, 2, 2, 5, -7], np.int32)}, dtype=i32, **extra)
         self.add("narrow", [n("Cast", ["x"], ["i"], to=TensorProto.INT8), n("Add", ["i", "i"], ["j"]), n("Cast", ["j"], ["y"], to=F)], {"x": np.array([1, -1, 100, -100, 127, -128, 5, -7], np.float32)}, {"y": (F, (8,))})
 
+    def single(self):
+        """What the CPU computes in double."""
+        wide = np.concatenate([self.f(500) * 3, self.f(200) * 1e4, self.f(100) * 1e30, np.linspace(-1, 1, 101, dtype=np.float32), np.float32([0, -0.0, 1e-30, np.pi / 2, np.pi, 3.4e38, 1.17e-38, 1e-42, 31.415926])])
+        special = np.float32([np.inf, -np.inf, np.nan])
+        for op in ("Sin", "Cos", "Tan"):
+            self.one(f"single-{op}", op, {"x": np.concatenate([wide, special])}, (len(wide) + 3,), tolerances=dict(rtol=2e-6, atol=1e-12))
+        for op in ("Asin", "Acos", "Atan", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh"):
+            x = np.concatenate([wide, special])
+            self.one(f"single-{op}", op, {"x": x}, x.shape, tolerances=dict(rtol=2e-6, atol=1e-12))
+        x, y = np.abs(self.f(600)) * 4, self.f(600) * 4
+        self.one("single-pow", "Pow", {"x": x, "y": y}, (600,), tolerances=dict(rtol=1e-5, atol=1e-12))
+        x = np.float32([-2, -2, -2, 0, 0, 0, -0.0, 1, -1, -1, np.inf, -np.inf, -np.inf, np.nan, 2, 0.5, -8, 3])
+        y = np.float32([3, 2, 0.5, 0, 2, -1, -3, np.nan, np.inf, 5, -1, 3, 2, 0, np.inf, np.inf, 1 / 3, 200])
+        self.one("single-pow-special", "Pow", {"x": x, "y": y}, x.shape, tolerances=dict(rtol=1e-5, atol=0))
+        self.one("single-pow-int", "Pow", {"x": self.f(4, 6), "y": self.r.integers(-5, 6, (4, 6))}, (4, 6), tolerances=dict(rtol=1e-5, atol=0))
+        for c in (2, 3, 0.5, -1, 4, 2.5):
+            self.one(f"single-pow-{c}", "Pow", {"x": np.abs(self.f(4, 8))}, (4, 8), {"y": np.array(c, np.float32)}, tolerances=dict(rtol=1e-5, atol=0))
+        x, y = np.concatenate([self.f(300) * 100, self.f(200) * 1e30, special]), np.concatenate([self.f(500), self.f(3)])
+        with np.errstate(all="ignore"):
+            self.all.append(("single-fmod", model_of([helper.make_node("Mod", ["x", "y"], ["z"], fmod=1)], {"x": x, "y": y}, {"z": (F, x.shape)}), [x, y], dict(want=[np.fmod(x, y)], rtol=0, atol=0)))
+
+    def positions(self):
+        n = helper.make_node
+        for op in ("ArgMax", "ArgMin"):
+            for last in (0, 1):
+                self.one(f"{op}-{last}", op, {"x": self.f(3, 7, 8)}, (3, 1, 8), dtype=I64, axis=1, select_last_index=last)
+            self.one(f"{op}-flat", op, {"x": self.r.integers(0, 5, (4, 9), dtype=np.uint8)}, (4,), dtype=I64, axis=-1, keepdims=0)
+        self.one("hardmax", "Hardmax", {"x": self.f(3, 6, 5)}, (3, 6, 5), axis=1)
+        for largest in (1, 0):
+            self.add(f"topk-{largest}", [n("TopK", ["x", "k"], ["v", "i"], axis=1, largest=largest)], {"x": self.r.integers(0, 6, (3, 11, 2)).astype(np.float32)}, {"v": (F, (3, 4, 2)), "i": (I64, (3, 4, 2))}, {"k": np.array([4])})
+        self.add("topk-indices", [n("TopK", ["x", "k"], ["v", "i"])], {"x": self.r.integers(0, 6, (3, 11), dtype=np.int32)}, {"i": (I64, (3, 11))}, {"k": np.array([11])})
+        for upper in (1, 0):
+            self.one(f"trilu-{upper}", "Trilu", {"x": self.f(2, 5, 7)}, (2, 5, 7), {"k": np.array(upper * 3 - 2)}, upper=upper)
+        self.one("trilu-int64", "Trilu", {"x": np.arange(30).reshape(5, 6)}, (5, 6), dtype=I64, upper=0)
+        self.one("eye", "EyeLike", {"x": self.f(4, 6)}, (4, 6), k=-1)
+        for exclusive in (0, 1):
+            for reverse in (0, 1):
+                self.one(f"cumsum-{exclusive}{reverse}", "CumSum", {"x": self.f(3, 9, 4)}, (3, 9, 4), {"a": np.array(1)}, exclusive=exclusive, reverse=reverse)
+        self.one("cumsum-int64", "CumSum", {"x": self.r.integers(-9, 9, (5, 6))}, (5, 6), {"a": np.array(-1)}, dtype=I64)
+        for axis in (-1, 0, 1):
+            shape = [3, 4]
+            shape.insert(axis if axis >= 0 else 2, 5)
+            self.add(f"onehot-{axis}", [n("OneHot", ["i", "d", "v"], ["y"], axis=axis)], {"i": self.r.integers(-7, 7, (3, 4)), "v": np.float32([0.5, 2])}, {"y": (F, shape)}, {"d": np.array(5)})
+        self.one("reverse-sequence", "ReverseSequence", {"x": self.f(4, 3, 5), "l": np.array([1, 4, 0])}, (4, 3, 5), time_axis=0, batch_axis=1)
+
+    def scattered(self):
+        n = helper.make_node
+        for reduction in ("none", "add", "mul", "max", "min"):
+            i = self.r.integers(-6, 6, (4, 3)) if reduction != "none" else np.stack([self.r.permutation(6)[:3] for _ in range(4)])
+            self.one(f"scatter-elements-{reduction}", "ScatterElements", {"x": self.f(4, 6), "i": i, "u": self.f(4, 3)}, (4, 6), axis=1, reduction=reduction)
+            i = self.r.integers(-4, 4, (5, 1)) if reduction != "none" else np.array([[1], [-1], [0]])
+            self.one(f"scatter-nd-{reduction}", "ScatterND", {"x": self.f(4, 6), "i": i, "u": self.f(len(i), 6)}, (4, 6), reduction=reduction)
+        self.one("scatter-nd-deep", "ScatterND", {"x": np.arange(24).reshape(4, 6), "i": np.array([[[1, 2], [3, -1]]]), "u": np.array([[-5, 7]])}, (4, 6), dtype=I64)
+        self.one("gather-nd", "GatherND", {"x": self.f(3, 4, 5), "i": self.r.integers(-3, 3, (2, 6, 2))}, (2, 6, 5))
+        self.one("gather-nd-batch", "GatherND", {"x": self.f(3, 4, 5), "i": self.r.integers(-4, 4, (3, 2, 1))}, (3, 2, 5), batch_dims=1)
+
+    def sampled(self):
+        x, grid = self.f(2, 3, 5, 6), self.f(2, 4, 7, 2)
+        for mode in ("linear", "nearest", "cubic"):
+            for padding in ("zeros", "border", "reflection"):
+                for align in (0, 1):
+                    self.one(f"gridsample-{mode}-{padding}-{align}", "GridSample", {"x": x, "g": grid}, (2, 3, 4, 7), mode=mode, padding_mode=padding, align_corners=align)
+        image = self.f(1, 4, 6, 6)
+        for storage in (0, 1):
+            self.add(f"maxpool-indices-{storage}", [helper.make_node("MaxPool", ["x"], ["y", "i"], kernel_shape=[3, 3], strides=[2, 2], pads=[1, 0, 1, 1], storage_order=storage)], {"x": image}, {"y": (F, (1, 4, 3, 3)), "i": (I64, (1, 4, 3, 3))})
+        for p in (1, 2, 3):
+            self.one(f"lppool-{p}", "LpPool", {"x": image}, (1, 4, 3, 3), kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 0, 0], p=p)
+            if p < 3:
+                self.one(f"lpnorm-{p}", "LpNormalization", {"x": self.f(3, 70, 8)}, (3, 70, 8), axis=1, p=p)
+        self.one("lrn", "LRN", {"x": self.f(2, 7, 5, 6)}, (2, 7, 5, 6), size=3, alpha=0.02, beta=0.6, bias=1.5)
+        self.add("layernorm-statistics", [helper.make_node("LayerNormalization", ["x", "s"], ["y", "m", "v"], axis=1)], {"x": self.f(4, 6, 8)}, {"y": (F, (4, 6, 8)), "m": (F, (4, 1, 1)), "v": (F, (4, 1, 1))}, {"s": self.f(6, 8)})
+
     def refusals(self):
         n = helper.make_node
 
@@ -420,13 +496,11 @@ class Cases:
         refuse("loops-in-a-row", "loops of 90000 iterations", "Softmax", self.f(30000, 8), {"y": (F, (30000, 8))}, axis=0)
         refuse("loops-in-loops", "loops of 90300 iterations", "AveragePool", self.f(1, 1, 300, 300), {"y": (F, (1, 1, 1, 1))}, kernel_shape=[300, 300])
         image = self.f(1, 4, 6, 6)
-        refuse("pool-indices", "a pool with indices", "MaxPool", image, {"y": (F, (1, 4, 3, 3)), "i": (I64, (1, 4, 3, 3))}, kernel_shape=[2, 2], strides=[2, 2])
         for name, why, attributes in (("cubic", "mode cubic", dict(mode="cubic")), ("antialias", "antialias", dict(mode="linear", antialias=1)), ("linear-outside", "exclude_outside", dict(mode="linear", exclude_outside=1))):
             self.add(f"refused-resize-{name}", [n("Resize", ["x", "", "s"], ["y"], **attributes)], {"x": image}, {"y": (F, (1, 4, 12, 12))}, {"s": np.array([1, 1, 2, 2], np.float32)}, refused=why)
         self.add("refused-resize-integers", [n("Resize", ["x", "", "s"], ["y"], mode="linear")], {"x": self.r.integers(0, 9, (1, 1, 4, 4), dtype=np.int32)}, {"y": (TensorProto.INT32, (1, 1, 8, 8))},
                  {"s": np.array([1, 1, 2, 2], np.float32)}, refused="linear interpolation of int32")
         refuse("pad-crop-edge", "a Pad that crops in mode edge", "Pad", self.f(4, 6), {"y": (F, (4, 6))}, {"p": np.array([0, 1, 0, -1])}, mode="edge")
-        refuse("layernorm-mean", "statistics as results", "LayerNormalization", self.f(4, 8), {"y": (F, (4, 8)), "m": (F, (4, 1))}, {"s": self.f(8)})
         refuse("product-int32", "a product of int32", "MatMul", self.r.integers(0, 9, (4, 8), dtype=np.int32), {"y": (TensorProto.INT32, (4, 4))}, {"b": self.r.integers(0, 9, (8, 4), dtype=np.int32)})
         refuse("softmax-double", "element type float64 needs the feature float64", "Softmax", self.f(4, 8, dtype=np.float64), {"y": (TensorProto.DOUBLE, (4, 8))})
         many = {f"x{i}": self.f(2, 4) for i in range(64)}

@@ -3,6 +3,7 @@
 
 usage: run.py [--build DIR] [--jobs N] [--budget SECONDS] [--filter REGEX] [--update] [--verbose]
        run.py --aarch64 CPU [--count N] ...   N cases, of every operator before two of any, on an AArch64 CPU of qemu's ("max,sme=off")
+       run.py --gpu [--list FILE] [--table FILE] [--budget SECONDS] ...   on a Vulkan device that computes in software, all that it can take placed there
 
 Every case is one `tessera run MODEL INPUTS` in a process of its own. Its status:
   pass         every output agrees in count, dtype, shape and value (integers exactly, floats within the case's tolerance, NaN equals NaN)
@@ -10,10 +11,15 @@ Every case is one `tessera run MODEL INPUTS` in a process of its own. Its status
   wrong-shape, wrong-value, crash, timeout
 A case that passed in status.csv and does not now, and one that is wrong or crashes now and did not before, is a failure. --budget takes the cases in
 an order that the commit decides, and stops after that many seconds. --update writes status.csv and dialects/Onnx/Conformance.md.
+
+With --gpu a case is also one of three: the GPU does it alone (nothing but views and constants is left), in part, or not at all; what it does not do, the
+processor does, and --table says why, the most frequent reason first. The validation layers watch: a message of theirs is a failure. --list names the
+cases (FOLDER/CASE a line); without it those of the folder `typed` are left out.
 """
 import argparse
 import collections
 import csv
+import glob
 import itertools
 import json
 import os
@@ -117,8 +123,51 @@ class Emulated:
         return p if p.returncode else call([*self.loader, bundle, *inputs, "--output-dir", out, "--output-format", "pb"], timeout)
 
 
-def call(command, timeout):
-    return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=timeout)
+class Vulkan:
+    """Compiles with every group on the GPU that it takes, and runs the bundle by the software driver under the validation layers."""
+    LAYERS = {"VK_INSTANCE_LAYERS": "VK_LAYER_KHRONOS_validation",
+              "VK_LAYER_ENABLES": "VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT", "LP_NUM_THREADS": "1"}
+    COMPLAINT = re.compile(r"VUID|SYNC-HAZARD|UNASSIGNED|Validation (Error|Warning|Performance)")
+
+    def __init__(self, bin):
+        self.bin, self.env = bin, {**os.environ, **self.LAYERS}
+        self.shares, self.reasons = collections.Counter(), collections.Counter()
+        if not glob.glob("/usr/share/vulkan/icd.d/lvp_icd*"):
+            sys.exit("no software Vulkan driver: run tools/setup/setup.sh")
+
+    def run(self, model, inputs, out, timeout):
+        bundle, report = os.path.join(out, "case.tsr"), os.path.join(out, "report")
+        p = call([os.path.join(self.bin, "tessera"), "compile", model, "--target", "rk3588-gpu-sim", "--pin", "*=gpu", "--fp-mode", "strict", "--report", report, "-o", bundle], timeout)
+        if p.returncode:
+            return p
+        placed = self.note(bundle, report, timeout)
+        device = ["--gpu", "require"] if placed else []
+        p = call([os.path.join(self.bin, "tsr-run"), bundle, *inputs, *device, "--output-dir", out, "--output-format", "pb"], timeout, self.env)
+        if complaint := next((x for x in (p.stdout + p.stderr).splitlines() if self.COMPLAINT.search(x)), None):
+            p.returncode, p.stderr = 99, f"error: {complaint}"
+        return p
+
+    def note(self, bundle, report, timeout):
+        """Counts how much of the case the GPU has; whether it has any."""
+        shown = json.loads(call([os.path.join(self.bin, "tessera"), "inspect", bundle, "--format", "json"], timeout).stdout)
+        placed = sum(launch["dispatches"] for launch in shown["launches"])
+        share = "none" if not placed else "alone" if shown["commands"].get("Dispatch", 0) == placed else "part"
+        self.shares[share] += 1
+        if share != "alone":
+            for why in {why for group in json.load(open(os.path.join(report, "plan.json")))["groups"] if group["device"] == "cpu"
+                        for device, reasons in group["refusals"].items() if device.startswith("gpu") for why in reasons}:
+                self.reasons[re.sub(r"'[^']*'|^\S+: (?=no |an? |element)", "", why)[:140]] += 1
+        return placed
+
+    def table(self, counts):
+        total = sum(self.shares.values())
+        lines = [f"{sum(counts.values())} cases: " + ", ".join(f"{counts[c]} {c}" for c in COLUMNS if counts[c]),
+                 f"of {total} that compile the GPU has " + ", ".join(f"{self.shares[s]} {s}" for s in ("alone", "part", "none"))]
+        return "\n".join(lines + ["", "cases  reason"] + [f"{n:5}  {why}" for why, n in self.reasons.most_common()]) + "\n"
+
+
+def call(command, timeout, env=None):
+    return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=timeout, env=env)
 
 
 def in_turns(names, operator):
@@ -187,16 +236,26 @@ def main():
     ap.add_argument("--update", action="store_true")
     ap.add_argument("--aarch64", metavar="CPU")
     ap.add_argument("--count", type=int)
+    ap.add_argument("--gpu", action="store_true")
+    ap.add_argument("--list")
+    ap.add_argument("--table")
     ap.add_argument("--verbose", action="store_true", help="name every case that does not pass")
     a = ap.parse_args()
     programs = os.path.join(os.path.abspath(a.build), "bin")
     if not os.path.exists(os.path.join(programs, "tessera")):
         sys.exit(f"{programs}/tessera is not built: run tools/build.sh")
-    runner = Emulated(programs, a.aarch64) if a.aarch64 else Host(programs)
+    if a.gpu and a.update:
+        sys.exit("--update records what the processor does")
+    runner = Emulated(programs, a.aarch64) if a.aarch64 else Vulkan(programs) if a.gpu else Host(programs)
     cases.make(a.data)
     before = {r[0]: tuple(r) for r in csv.reader(open(STATUS))} if os.path.exists(STATUS) else {}
     names = sorted(f"{f}/{c}" for f in os.listdir(a.data) if os.path.isdir(os.path.join(a.data, f)) for c in os.listdir(os.path.join(a.data, f)))
     names = [n for n in names if re.search(a.filter, n)]
+    if a.list:
+        wanted = set(open(a.list).read().split())
+        names = [n for n in names if n in wanted]
+    elif a.gpu:
+        names = [n for n in names if not n.startswith("typed/")]
     if a.budget < 1e9:
         random.Random(commit_seed()).shuffle(names)
     if a.count:
@@ -224,6 +283,11 @@ def main():
             else:
                 tally.fail(name, f"{status} (was {was}): {why}")
     print(", ".join(f"{count[c]} {c}" for c in COLUMNS if count[c]), f"of {len(names)} cases;", f"{better} newly pass" + (" (--update records them)" if better and not a.update else ""))
+    if a.gpu:
+        print(runner.table(count).splitlines()[1])
+    if a.table:
+        with open(a.table, "w") as f:
+            f.write(runner.table(count))
     if a.update:
         with open(STATUS, "w", newline="") as f:
             csv.writer(f, lineterminator="\n").writerows(sorted(rows.values()))

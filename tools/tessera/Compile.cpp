@@ -14,7 +14,8 @@ void addCompile(CLI::App &app, int &status) {
   addModelOptions(*command, *options);
   command->add_option("-o,--output", options->output, "Bundle to write (atomically)");
   command->add_option("--variant", options->variants, "Only these ISA variants of the target. Repeatable");
-  command->add_option("--pin", options->pins, "Place a node's group: NODE=UNIT or NODE=UNIT:PRECISION, of the target. Repeatable")
+  command->add_option("--pin", options->pins, "Place a node's group: NODE=UNIT or NODE=UNIT:PRECISION, of the target; '*=UNIT' places\n"
+                      "every group that the unit can take and no other pin names. Repeatable")
       ->allow_extra_args(false);
   command->add_option_function<std::string>(
              "--vendor-fault", [options](const std::string &word) { options->vendorFallback = word == "cpu"; },

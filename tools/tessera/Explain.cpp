@@ -36,7 +36,7 @@ void addExplain(CLI::App &app, int &status) {
   CLI::App *command = app.add_subcommand("explain", "Say why a node runs where it does, and what else was possible");
   addModelOptions(*command, *options);
   command->add_option("--node", *node, "Name of the node")->required();
-  command->add_option("--pin", options->pins, "As for compile: NODE=UNIT. Repeatable")->allow_extra_args(false);
+  command->add_option("--pin", options->pins, "As for compile: NODE=UNIT or '*=UNIT'. Repeatable")->allow_extra_args(false);
   command->footer("Costs are estimates by the target's cost model. The cost of another place is that of the\n"
                   "best whole plan with the node there.\n\n"
                   "Example:\n  tessera explain model.onnx --target rk3588-sim --node /layer1/conv1/Conv");

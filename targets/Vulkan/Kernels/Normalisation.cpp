@@ -72,13 +72,14 @@ LogicalResult emitLayer(tsr::DispatchOp op, Emitter &e) {
   Operation *root = op.getRootOp();
   Buffer *in = rootBuffer(op, e, 0), *scale = rootBuffer(op, e, 1),
          *bias = rootBuffer(op, e, 2);
-  Buffer *out = e.out[0].get();
+  Buffer *out = rootResult(op, e, 0), *mean = rootResult(op, e, 1),
+         *inverse = rootResult(op, e, 2);
   if (failed(requireFloats(op, e)))
     return failure();
   if (!in || !scale || (onnx::getOptionalOperand(root, 2) && !bias) ||
-      e.out.size() != 1 || in->strides != out->strides)
-    return e.reasons.no()
-           << "a form of layer normalisation with statistics as results";
+      !out || in->strides != out->strides)
+    return e.reasons.no() << "a layer normalisation with an embedded operand, "
+                             "another layout, or only its statistics read";
   bool centred = root->getName().getStringRef() == "onnx.LayerNormalization";
   int64_t axis = axisOf(root, "axis", -1, in->rank());
   SmallVector<int64_t> reduced;
@@ -99,6 +100,12 @@ LogicalResult emitLayer(tsr::DispatchOp op, Emitter &e) {
       out->useVectors();
     Moments m =
         momentsOf(e, rows, onnx::getFloat(root, "epsilon", 1e-5), centred);
+    e.when(rows.isFirst(), [&] { // statistics have the operand's rank
+      if (mean)
+        e.store(*mean, rows.offsetOf(mean->strides, 0, false), m.mean);
+      if (inverse)
+        e.store(*inverse, rows.offsetOf(inverse->strides, 0, false), m.inverse);
+    });
     rows.each([&](Value x, Index i) {
       Value y = centred ? e.subF(x, rows.spread(m.mean)) : x;
       y = e.round(e.mulF(y, rows.spread(m.inverse)), out->element);
@@ -207,6 +214,73 @@ LogicalResult emitBatch(tsr::DispatchOp op, Emitter &e) {
   return result;
 }
 Register batch({"onnx.BatchNormalization"}, emitBatch);
+
+/// x / |x|_p along an axis; 0 where the norm is 0.
+LogicalResult emitLpNorm(tsr::DispatchOp op, Emitter &e) {
+  Operation *root = op.getRootOp();
+  Buffer *in = rootBuffer(op, e, 0), *out = e.out[0].get();
+  if (failed(requireFloats(op, e)))
+    return failure();
+  if (!in || in->strides != out->strides)
+    return e.reasons.no() << "a normalisation with an embedded operand";
+  bool square = onnx::getInt(root, "p", 2) == 2;
+  Rows rows(e, *in, axisOf(root, "axis", -1, in->rank()));
+  rows.forRows([&] {
+    if (rows.quads())
+      out->useVectors();
+    Value norm = rows.reduce(
+        e.floatConst(e.f32(), 0),
+        [&](Value x, Index) {
+          return square ? e.mulF(x, x) : cpu::math::abs(e, x);
+        },
+        [&](Value a, Value b) { return e.addF(a, b); });
+    if (square)
+      norm = cpu::math::sqrt(e, norm);
+    rows.each([&](Value x, Index i) {
+      Value n = rows.spread(norm), zero = e.floatConst(x.getType(), 0);
+      Value none = e.cmpF(arith::CmpFPredicate::OEQ, n, zero);
+      put(e, rows, *out, i,
+          e.round(e.pick(none, zero, e.divF(x, n)), out->element));
+    });
+  });
+  return success();
+}
+Register lpNorm({"onnx.LpNormalization"}, emitLpNorm);
+
+/// x / (bias + alpha / size * sum of squares of near channels) ^ beta.
+LogicalResult emitLrn(tsr::DispatchOp op, Emitter &e) {
+  Operation *root = op.getRootOp();
+  Buffer *in = rootBuffer(op, e, 0), *out = e.out[0].get();
+  if (failed(requireFloats(op, e)))
+    return failure();
+  double alpha = onnx::getFloat(root, "alpha", 1e-4),
+         beta = onnx::getFloat(root, "beta", 0.75),
+         bias = onnx::getFloat(root, "bias", 1);
+  if (!in || alpha < 0 || bias <= 0)
+    return e.reasons.no()
+           << "an LRN of an embedded operand, or of what may be negative";
+  int64_t size = onnx::getInt(root, "size", 1), channels = in->dims[1];
+  e.gridLike(*out, out->dims, [&](Index, SmallVector<Index> at) {
+    Value x = e.load(*in, e.offset(at, in->strides));
+    Index to = e.offset(at, out->strides), own = at[1];
+    Value zero = e.floatConst(e.f32(), 0);
+    Value sum = e.loop(0, size, 1, zero, [&](Index i, ValueRange carried) {
+      Index c = e.add(e.sub(own, (size - 1) / 2), i);
+      Value inside = e.both(e.ge(c, 0), e.lt(c, channels));
+      at[1] = e.min(e.max(c, 0), channels - 1);
+      Value y = e.load(*in, e.offset(at, in->strides));
+      return SmallVector<Value>{
+          e.pick(inside, e.fma(y, y, carried[0]), carried[0])};
+    })[0];
+    Value base = e.fma(sum, e.floatConst(e.f32(), alpha / size),
+                       e.floatConst(e.f32(), bias));
+    Value power = cpu::math::exp(
+        e, e.mulF(cpu::math::log(e, base), e.floatConst(e.f32(), beta)));
+    e.store(*out, to, e.round(e.divF(x, power), out->element));
+  });
+  return success();
+}
+Register lrn({"onnx.LRN"}, emitLrn);
 
 } // namespace
 } // namespace tessera::vulkan
