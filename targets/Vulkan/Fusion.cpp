@@ -370,10 +370,10 @@ Buffer *rootBuffer(tsr::DispatchOp op, Emitter &e, unsigned operand) {
 }
 
 Buffer *rootResult(tsr::DispatchOp op, Emitter &e, unsigned result) {
-  Operation *root = op.getRootOp();
+  Value of = onnx::getOptionalResult(op.getRootOp(), result);
   Operation *yield = op.getBodyBlock()->getTerminator();
   for (auto [i, v] : llvm::enumerate(yield->getOperands()))
-    if (result < root->getNumResults() && v == root->getResult(result))
+    if (of && v == of)
       return e.out[i].get();
   return nullptr;
 }

@@ -1,10 +1,10 @@
-// sin, cos: x (2/pi) in fixed point, of which only the bits below 2^2 matter: 24
-// bits of x times the 96 bits of 2/pi that x's exponent selects (Payne and
+// sin, cos: x (2/pi) in fixed point, of which only the bits below 2^2 matter:
+// 24 bits of x times the 96 bits of 2/pi that x's exponent selects (Payne and
 // Hanek). Then polynomials on [-pi/4, pi/4]. Right for every x.
-// asin, acos, atan, sinh: the argument reduced to where a short polynomial holds.
-// asinh, acosh, atanh: by log1p, so that nothing cancels near zero (or one).
-// x^y: e^(y log x), which loses |y log x| units of 2^-24.
-// fmod: long division of the mantissas, eight bits of the quotient a step: exact.
+// asin, acos, atan, sinh: the argument reduced to where a short polynomial
+// holds. asinh, acosh, atanh: by log1p, so that nothing cancels near zero (or
+// one). x^y: e^(y log x), which loses |y log x| units of 2^-24. fmod: long
+// division of the mantissas, eight bits of the quotient a step: exact.
 #include "targets/Vulkan/SinglePrecision.h"
 #include "dialects/Onnx/IR/OnnxUtils.h"
 #include "targets/Cpu/Convert.h"
@@ -23,12 +23,12 @@ using cpu::select, cpu::shl, cpu::shrU, cpu::shrS, cpu::ltU, cpu::fma, cpu::abs,
 using cpu::math::kInf, cpu::math::kNan, cpu::math::kPi2, cpu::math::kLn2;
 
 Expr asInt(Expr x) {
-  return {*x.e, arith::BitcastOp::create(x.e->b, x.e->loc,
-                                         x.shaped(x.e->i32()), x.v)};
+  return {*x.e, arith::BitcastOp::create(x.e->b, x.e->loc, x.shaped(x.e->i32()),
+                                         x.v)};
 }
 Expr asFloat(Expr x) {
-  return {*x.e, arith::BitcastOp::create(x.e->b, x.e->loc,
-                                         x.shaped(x.e->f32()), x.v)};
+  return {*x.e, arith::BitcastOp::create(x.e->b, x.e->loc, x.shaped(x.e->f32()),
+                                         x.v)};
 }
 Expr toFloat(Expr i, bool isUnsigned = false) {
   Type type = i.shaped(i.e->f32());
@@ -91,8 +91,8 @@ Quadrant reduce(Expr x) {
   Expr up = fraction >= 0x20000000;
   fraction = select(up, fraction - 0x40000000, fraction);
   q = select(up, q + 1, q);
-  Expr r = fma(toFloat(fraction), 0x1p32, toFloat(sum, true)) *
-           (kPi2 * 0x1p-62);
+  Expr r =
+      fma(toFloat(fraction), 0x1p32, toFloat(sum, true)) * (kPi2 * 0x1p-62);
   Expr negative = bits < 0;
   r = select(negative, -r, r);
   q = select(negative, -q, q);
@@ -130,12 +130,12 @@ Expr tangent(Expr x) {
 Expr arcTangent(Expr x) {
   Expr a = abs(x);
   Expr steep = a > 2.414213562373095, middle = a > 0.4142135623730950;
-  Expr t = select(steep, -(a.k(1) / a),
-                  select(middle, (a - 1.0) / (a + 1.0), a));
+  Expr t =
+      select(steep, -(a.k(1) / a), select(middle, (a - 1.0) / (a + 1.0), a));
   Expr base = select(steep, kPi2, select(middle, kPi2 / 2, a.k(0)));
   Expr z = t * t;
-  Expr p = polynomial(z, {8.05374449538e-2, -1.38776856032e-1,
-                          1.99777106478e-1, -3.33329491539e-1});
+  Expr p = polynomial(z, {8.05374449538e-2, -1.38776856032e-1, 1.99777106478e-1,
+                          -3.33329491539e-1});
   return copysign(base + fma(p * z, t, t), x);
 }
 
@@ -176,8 +176,8 @@ Expr hyperbolic(Expr x, bool cosine) {
   if (cosine)
     return e + rest;
   Expr z = x * x;
-  Expr p = polynomial(z,
-                      {2.03721912945e-4, 8.33028376239e-3, 1.66667160211e-1});
+  Expr p =
+      polynomial(z, {2.03721912945e-4, 8.33028376239e-3, 1.66667160211e-1});
   return select(a <= 1.0, fma(p * z, x, x), copysign(e - rest, x));
 }
 
@@ -246,8 +246,9 @@ Value power(Operation *op, ArrayRef<Value> operands, Emitter &e) {
       c = f.convertToDouble();
     } else {
       APInt i = constant.getSplatValue<APInt>();
-      c = constant.getElementType().isUnsignedInteger() ? i.roundToDouble()
-                                                        : i.signedRoundToDouble();
+      c = constant.getElementType().isUnsignedInteger()
+              ? i.roundToDouble()
+              : i.signedRoundToDouble();
     }
     if (Value v = knownPower(x, c))
       return v;
@@ -279,13 +280,13 @@ Expr remainderOf(Emitter &e, Expr x, Expr y) {
     return Expr(e, arith::RemUIOp::create(e.b, e.loc, a.v, my.v));
   };
   // 255 - 1 bits at most, eight a step.
-  SmallVector<Value> out = e.loop(
-      0, 32, 1, {rem(mantissa(xb)).v, (exponent(xb) - ey).v},
-      [&](Index, ValueRange c) {
-        Expr r(e, c[0]), d(e, c[1]);
-        Expr step = select(d < 0, 0, select(d < 8, d, 8));
-        return SmallVector<Value>{rem(shl(r, step)).v, (d - step).v};
-      });
+  SmallVector<Value> out =
+      e.loop(0, 32, 1, {rem(mantissa(xb)).v, (exponent(xb) - ey).v},
+             [&](Index, ValueRange c) {
+               Expr r(e, c[0]), d(e, c[1]);
+               Expr step = select(d < 0, 0, select(d < 8, d, 8));
+               return SmallVector<Value>{rem(shl(r, step)).v, (d - step).v};
+             });
   // r 2^(ey - 150), exact in two factors.
   Expr k = ey - 150, k1 = shrS(k, 1), k2 = k - k1;
   auto powerOfTwo = [](Expr n) { return asFloat(shl(n + 127, 23)); };

@@ -1,5 +1,5 @@
-// Formulas that the CPU computes in double, for GPUs that have none: trigonometry,
-// the rest of the hyperbolic functions, powers, remainders.
+// Formulas that the CPU computes in double, for GPUs that have none:
+// trigonometry, the rest of the hyperbolic functions, powers, remainders.
 #ifndef TESSERA_TARGETS_VULKAN_SINGLEPRECISION_H
 #define TESSERA_TARGETS_VULKAN_SINGLEPRECISION_H
 
@@ -7,9 +7,9 @@
 
 namespace tessera::vulkan {
 
-/// The value of elementwise operator `op` by a formula in f32, or null if the CPU's
-/// serves: it needs no double, or the GPU has it, or there is no other. `operands`
-/// are as for cpu::emitElementwiseOp.
+/// The value of elementwise operator `op` by a formula in f32, or null if the
+/// CPU's serves: it needs no double, or the GPU has it, or there is no other.
+/// `operands` are as for cpu::emitElementwiseOp.
 mlir::Value emitInSingle(mlir::Operation *op,
                          llvm::ArrayRef<mlir::Value> operands, Emitter &e);
 

@@ -183,6 +183,7 @@ class Cases:
         self.positions()
         self.scattered()
         self.sampled()
+        self.recurrent()
         self.refusals()
         return self.all
 
@@ -424,14 +425,14 @@ class Cases:
         for op in ("Asin", "Acos", "Atan", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh"):
             x = np.concatenate([wide, special])
             self.one(f"single-{op}", op, {"x": x}, x.shape, tolerances=dict(rtol=2e-6, atol=1e-12))
-        x, y = np.abs(self.f(600)) * 4, self.f(600) * 4
-        self.one("single-pow", "Pow", {"x": x, "y": y}, (600,), tolerances=dict(rtol=1e-5, atol=1e-12))
+        x, p = np.abs(self.f(600)) * 4, self.f(600) * 4
+        self.one("single-pow", "Pow", {"x": x, "p": p}, (600,), tolerances=dict(rtol=1e-5, atol=1e-12))
         x = np.float32([-2, -2, -2, 0, 0, 0, -0.0, 1, -1, -1, np.inf, -np.inf, -np.inf, np.nan, 2, 0.5, -8, 3])
-        y = np.float32([3, 2, 0.5, 0, 2, -1, -3, np.nan, np.inf, 5, -1, 3, 2, 0, np.inf, np.inf, 1 / 3, 200])
-        self.one("single-pow-special", "Pow", {"x": x, "y": y}, x.shape, tolerances=dict(rtol=1e-5, atol=0))
-        self.one("single-pow-int", "Pow", {"x": self.f(4, 6), "y": self.r.integers(-5, 6, (4, 6))}, (4, 6), tolerances=dict(rtol=1e-5, atol=0))
+        p = np.float32([3, 2, 0.5, 0, 2, -1, -3, np.nan, np.inf, 5, -1, 3, 2, 0, np.inf, np.inf, 1 / 3, 200])
+        self.one("single-pow-special", "Pow", {"x": x, "p": p}, x.shape, tolerances=dict(rtol=1e-5, atol=0))
+        self.one("single-pow-int", "Pow", {"x": self.f(4, 6), "p": self.r.integers(-5, 6, (4, 6))}, (4, 6), tolerances=dict(rtol=1e-5, atol=0))
         for c in (2, 3, 0.5, -1, 4, 2.5):
-            self.one(f"single-pow-{c}", "Pow", {"x": np.abs(self.f(4, 8))}, (4, 8), {"y": np.array(c, np.float32)}, tolerances=dict(rtol=1e-5, atol=0))
+            self.one(f"single-pow-{c}", "Pow", {"x": np.abs(self.f(4, 8))}, (4, 8), {"p": np.array(c, np.float32)}, tolerances=dict(rtol=1e-5, atol=0))
         x, y = np.concatenate([self.f(300) * 100, self.f(200) * 1e30, special]), np.concatenate([self.f(500), self.f(3)])
         with np.errstate(all="ignore"):
             self.all.append(("single-fmod", model_of([helper.make_node("Mod", ["x", "y"], ["z"], fmod=1)], {"x": x, "y": y}, {"z": (F, x.shape)}), [x, y], dict(want=[np.fmod(x, y)], rtol=0, atol=0)))
@@ -486,6 +487,27 @@ class Cases:
                 self.one(f"lpnorm-{p}", "LpNormalization", {"x": self.f(3, 70, 8)}, (3, 70, 8), axis=1, p=p)
         self.one("lrn", "LRN", {"x": self.f(2, 7, 5, 6)}, (2, 7, 5, 6), size=3, alpha=0.02, beta=0.6, bias=1.5)
         self.add("layernorm-statistics", [helper.make_node("LayerNormalization", ["x", "s"], ["y", "m", "v"], axis=1)], {"x": self.f(4, 6, 8)}, {"y": (F, (4, 6, 8)), "m": (F, (4, 1, 1)), "v": (F, (4, 1, 1))}, {"s": self.f(6, 8)})
+
+    def recurrent(self):
+        """h = 70 is no multiple of the workgroup; the middle sequence ends early."""
+        t, b, i, h = 5, 3, 6, 70
+        for op, gates in (("LSTM", 4), ("GRU", 3), ("RNN", 1)):
+            for direction, d in (("forward", 1), ("reverse", 1), ("bidirectional", 2)):
+                for extra in (({}, {"linear_before_reset": 1}) if op == "GRU" else ({}, {"input_forget": 1}) if op == "LSTM" else ({},)):
+                    for full in (False, True):
+                        x = {"x": self.f(t, b, i)}
+                        c = {"w": self.f(d, gates * h, i) * 0.3, "r": self.f(d, gates * h, h) * 0.1}
+                        names = ["x", "w", "r"]
+                        if full:
+                            c.update(b=self.f(d, 2 * gates * h) * 0.2)
+                            x.update(l=np.array([5, 2, 4], np.int32), h0=self.f(d, b, h))
+                            names += ["b", "l", "h0"]
+                            if op == "LSTM":
+                                x["c0"], c["p"] = self.f(d, b, h), self.f(d, 3 * h) * 0.2
+                                names += ["c0", "p"]
+                        outputs = {"y": (F, (t, d, b, h)), "yh": (F, (d, b, h)), **({"yc": (F, (d, b, h))} if op == "LSTM" else {})}
+                        self.add(f"{op}-{direction}-{''.join(extra)}-{'full' if full else 'plain'}", [helper.make_node(op, names, list(outputs), hidden_size=h, direction=direction, **extra)], x, outputs, c)
+        self.add("LSTM-clip", [helper.make_node("LSTM", ["x", "w", "r"], ["", "yh"], hidden_size=8, clip=0.3)], {"x": self.f(t, b, i)}, {"yh": (F, (1, b, 8))}, {"w": self.f(1, 32, i), "r": self.f(1, 32, 8)})
 
     def refusals(self):
         n = helper.make_node

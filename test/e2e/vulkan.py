@@ -2,6 +2,7 @@
 """Models on a Vulkan device, by value.
 
 usage: vulkan.py [--build DIR] [--only REGEX] [--runs N]
+       vulkan.py [--build DIR] --models [ID ...] [--seconds N]   public models instead (vulkan_models.py); N for each
 
 Small graphs are compiled for a target with a GPU, every node pinned to it, and run by a Vulkan driver that computes in software: with the device's memory
 and with the host's imported, the processor's memory poisoned while the device works, and by the processor alone, which is what happens on a machine
@@ -220,10 +221,16 @@ def main():
     ap.add_argument("--build")
     ap.add_argument("--only", default="")
     ap.add_argument("--runs", type=int, default=200)
+    ap.add_argument("--models", nargs="*", metavar="ID")
+    ap.add_argument("--seconds", type=int, default=300)
     a = ap.parse_args()
     if not glob.glob("/usr/share/vulkan/icd.d/lvp_icd*"):
         sys.exit("no software Vulkan driver: run tools/setup/setup.sh")
     tools, tally = Tools(a.build, timeout=600), Tally()
+    if a.models is not None:
+        import vulkan_models
+        vulkan_models.models(a.build, a.models, tally, a.seconds)
+        return tally.finish()
     for c in CASES:
         if re.search(a.only, c[0]):
             tally.attempt(c[0], check, tools, *c)

@@ -9,6 +9,9 @@
 
 namespace runner {
 
+static bool lost = false;
+bool Gpu::anyLost() { return lost; }
+
 #ifdef TSR_HAS_VULKAN
 namespace {
 
@@ -16,6 +19,7 @@ class VulkanGpu : public Gpu {
 public:
   explicit VulkanGpu(std::unique_ptr<tsr::vulkan::Driver> driver)
       : driver(std::move(driver)) {}
+  ~VulkanGpu() override { lost |= driver->isLost(); }
   std::string name() const override {
     return driver->device().identity().deviceName;
   }

@@ -41,6 +41,9 @@ public:
   virtual int drive(const tsr_instance_t *instance, uint32_t launch) = 0;
   /// Why it is lost; empty if it is not.
   virtual std::string loss() const = 0;
+  /// Whether one was lost. Its driver may still be at work, and what the
+  /// process takes down when it ends may be what it works with.
+  static bool anyLost();
 };
 
 } // namespace runner

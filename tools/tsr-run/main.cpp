@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 
@@ -333,7 +334,7 @@ int complain(const std::exception &problem, int code) {
 } // namespace
 } // namespace runner
 
-int main(int argc, char **argv) {
+static int statusOf(int argc, char **argv) {
   using namespace runner;
   bool check = false;
   try {
@@ -355,4 +356,12 @@ int main(int argc, char **argv) {
   } catch (const std::exception &problem) {
     return complain(problem, 5);
   }
+}
+
+int main(int argc, char **argv) {
+  int status = statusOf(argc, argv);
+  std::fflush(nullptr);
+  if (runner::Gpu::anyLost())
+    std::_Exit(status);
+  return status;
 }

@@ -1,5 +1,5 @@
-// Where along an axis the greatest or least element is: ArgMax, ArgMin, Hardmax.
-// One invocation goes along a row.
+// Where along an axis the greatest or least element is: ArgMax, ArgMin,
+// Hardmax. One invocation goes along a row.
 #include "dialects/Onnx/IR/OnnxUtils.h"
 #include "targets/Cpu/Kernels/Combine.h"
 #include "targets/Vulkan/Kernels/Boxes.h"
@@ -24,8 +24,10 @@ Value better(Emitter &e, Value x, Value best, Type element, bool isMax,
   using P = arith::CmpIPredicate;
   bool isUnsigned =
       cpu::KernelEmitter::isUnsigned(element) || element.isInteger(1);
-  P p = isMax ? (isUnsigned ? (last ? P::uge : P::ugt) : (last ? P::sge : P::sgt))
-              : (isUnsigned ? (last ? P::ule : P::ult) : (last ? P::sle : P::slt));
+  P p =
+      isMax
+          ? (isUnsigned ? (last ? P::uge : P::ugt) : (last ? P::sge : P::sgt))
+          : (isUnsigned ? (last ? P::ule : P::ult) : (last ? P::sle : P::slt));
   return cpu::cmpI(e, p, x, best);
 }
 
@@ -35,14 +37,14 @@ Value bestOf(Emitter &e, Buffer &t, SmallVector<Index> at, int64_t axis,
              bool isMax, bool last) {
   at[axis] = 0;
   Index base = e.offset(at, t.strides);
-  SmallVector<Value> best = e.loop(
-      1, t.dims[axis], 1, {e.load(t, base), e.value(0)},
-      [&](Index i, ValueRange carried) {
-        Value x = e.load(t, e.add(base, e.mul(i, t.strides[axis])));
-        Value takes = better(e, x, carried[0], t.element, isMax, last);
-        return SmallVector<Value>{e.pick(takes, x, carried[0]),
-                                  e.pick(takes, e.value(i), carried[1])};
-      });
+  SmallVector<Value> best =
+      e.loop(1, t.dims[axis], 1, {e.load(t, base), e.value(0)},
+             [&](Index i, ValueRange carried) {
+               Value x = e.load(t, e.add(base, e.mul(i, t.strides[axis])));
+               Value takes = better(e, x, carried[0], t.element, isMax, last);
+               return SmallVector<Value>{e.pick(takes, x, carried[0]),
+                                         e.pick(takes, e.value(i), carried[1])};
+             });
   return best[1];
 }
 
@@ -101,10 +103,9 @@ Value greater(Emitter &e, Value a, Value c, Type element) {
   }
   bool isUnsigned =
       cpu::KernelEmitter::isUnsigned(element) || element.isInteger(1);
-  return cpu::cmpI(e,
-                   isUnsigned ? arith::CmpIPredicate::ugt
-                              : arith::CmpIPredicate::sgt,
-                   a, c);
+  return cpu::cmpI(
+      e, isUnsigned ? arith::CmpIPredicate::ugt : arith::CmpIPredicate::sgt, a,
+      c);
 }
 
 /// Every element of a row counts those that come before it in the result; who
@@ -134,8 +135,7 @@ LogicalResult emitTopK(tsr::DispatchOp op, Emitter &e) {
     auto count = [&](Index i, ValueRange carried) {
       Value other = e.load(*in, e.add(base, e.mul(i, in->strides[axis])));
       Value earlier = e.both(e.logicalNot(before(x, other)), e.lt(i, own));
-      Value first =
-          arith::OrIOp::create(e.b, e.loc, before(other, x), earlier);
+      Value first = arith::OrIOp::create(e.b, e.loc, before(other, x), earlier);
       return SmallVector<Value>{
           e.pick(first, e.value(e.add(Index(carried[0]), 1)), carried[0])};
     };

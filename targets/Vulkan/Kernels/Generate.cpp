@@ -12,19 +12,17 @@ namespace {
 
 Value number(Emitter &e, Type element, int64_t n) {
   Type scalar = cpu::KernelEmitter::valueType(element);
-  return isa<FloatType>(scalar)
-             ? e.floatConst(scalar, static_cast<double>(n))
-             : e.intConst(scalar, n);
+  return isa<FloatType>(scalar) ? e.floatConst(scalar, static_cast<double>(n))
+                                : e.intConst(scalar, n);
 }
 
 /// The one number of an operand that is constant, or null with a reason.
 Value constantNumber(tsr::DispatchOp op, Emitter &e, unsigned operand) {
   ElementsAttr attr = rootConstant(op, operand);
-  Value v = attr ? cpu::oneNumber(attr,
-                                  cpu::KernelEmitter::valueType(
-                                      attr.getElementType()),
-                                  e)
-                 : Value();
+  Value v =
+      attr ? cpu::oneNumber(
+                 attr, cpu::KernelEmitter::valueType(attr.getElementType()), e)
+           : Value();
   if (!v)
     e.reasons.no() << "operand " << operand << " of "
                    << op.getRootOp()->getName().getStringRef()
@@ -55,8 +53,8 @@ LogicalResult emitTrilu(tsr::DispatchOp op, Emitter &e) {
     return e.reasons.no() << "a Trilu with an embedded operand";
   bool upper = onnx::getInt(op.getRootOp(), "upper", 1) != 0;
   unsigned rank = in->rank();
-  int64_t shift = std::clamp<int64_t>(*k, -in->dims[rank - 2] - 1,
-                                      in->dims[rank - 1] + 1);
+  int64_t shift =
+      std::clamp<int64_t>(*k, -in->dims[rank - 2] - 1, in->dims[rank - 1] + 1);
   e.gridLike(*out, out->dims, [&](Index, SmallVector<Index> at) {
     Index diagonal = e.add(at[rank - 2], shift);
     Value inside =
@@ -73,14 +71,14 @@ LogicalResult emitEye(tsr::DispatchOp op, Emitter &e) {
   Buffer *out = e.out[0].get();
   if (failed(requireAlone(op, e)))
     return failure();
-  int64_t shift =
-      std::clamp<int64_t>(onnx::getInt(op.getRootOp(), "k", 0),
-                          -out->dims[0] - 1, out->dims[1] + 1);
+  int64_t shift = std::clamp<int64_t>(onnx::getInt(op.getRootOp(), "k", 0),
+                                      -out->dims[0] - 1, out->dims[1] + 1);
   e.gridLike(*out, out->dims, [&](Index, SmallVector<Index> at) {
     Value same = cpu::cmpI(e, arith::CmpIPredicate::eq, e.value(at[1]),
                            e.value(e.add(at[0], shift)));
-    e.store(*out, e.offset(at, out->strides),
-            e.pick(same, number(e, out->element, 1), number(e, out->element, 0)));
+    e.store(
+        *out, e.offset(at, out->strides),
+        e.pick(same, number(e, out->element, 1), number(e, out->element, 0)));
   });
   return success();
 }
@@ -91,9 +89,10 @@ LogicalResult emitFill(tsr::DispatchOp op, Emitter &e) {
   if (failed(requireAlone(op, e)))
     return failure();
   auto attr = op.getRootOp()->getAttrOfType<ElementsAttr>("value");
-  Value v = attr ? cpu::oneNumber(
-                       attr, cpu::KernelEmitter::valueType(out->element), e)
-                 : number(e, out->element, 0);
+  Value v =
+      attr
+          ? cpu::oneNumber(attr, cpu::KernelEmitter::valueType(out->element), e)
+          : number(e, out->element, 0);
   if (!v)
     return e.reasons.no() << "a value of several elements";
   e.grid(out->count, [&](Index id) { e.store(*out, id, v); });
@@ -150,14 +149,13 @@ LogicalResult emitOneHot(tsr::DispatchOp op, Emitter &e) {
         return cpu::cmpI(
             e, arith::CmpIPredicate::eq, v,
             arith::ExtSIOp::create(e.b, e.loc, v.getType(), e.value(i)));
-      Value wide =
-          cpu::KernelEmitter::isUnsigned(indices->element)
-              ? Value(arith::ExtUIOp::create(e.b, e.loc, e.i32(), v))
-              : Value(arith::ExtSIOp::create(e.b, e.loc, e.i32(), v));
+      Value wide = cpu::KernelEmitter::isUnsigned(indices->element)
+                       ? Value(arith::ExtUIOp::create(e.b, e.loc, e.i32(), v))
+                       : Value(arith::ExtSIOp::create(e.b, e.loc, e.i32(), v));
       return cpu::cmpI(e, arith::CmpIPredicate::eq, wide, e.value(i));
     };
-    Value on = arith::OrIOp::create(e.b, e.loc, is(place),
-                                    is(e.sub(place, depth)));
+    Value on =
+        arith::OrIOp::create(e.b, e.loc, is(place), is(e.sub(place, depth)));
     Value which = e.pick(on, e.value(1), e.value(0));
     e.store(*out, to, e.load(*values, Index(which)));
   });
@@ -186,8 +184,7 @@ LogicalResult emitReverse(tsr::DispatchOp op, Emitter &e) {
       length = arith::TruncIOp::create(e.b, e.loc, e.i32(), length);
     length = e.value(e.min(e.max(Index(length), 0), in->dims[time]));
     Index back = e.sub(e.sub(Index(length), 1), t);
-    at[time] = Index(
-        e.pick(e.lt(t, Index(length)), e.value(back), e.value(t)));
+    at[time] = Index(e.pick(e.lt(t, Index(length)), e.value(back), e.value(t)));
     e.store(*out, to, e.load(*in, e.offset(at, in->strides)));
   });
   return success();
@@ -216,8 +213,7 @@ LogicalResult emitCumulative(tsr::DispatchOp op, Emitter &e) {
     e.loop(0, length, 1, cpu::identityOf(e, kind, in->element),
            [&](Index i, ValueRange carried) {
              Index s = backwards ? e.sub(length - 1, i) : i;
-             Value x =
-                 e.load(*in, e.add(from, e.mul(s, in->strides[*axis])));
+             Value x = e.load(*in, e.add(from, e.mul(s, in->strides[*axis])));
              Value sum = cpu::combine(e, kind, in->element, carried[0], x);
              Value stored = exclusive ? carried[0] : sum;
              if (isa<FloatType>(out->element))

@@ -85,7 +85,8 @@ LogicalResult emitSplit(tsr::DispatchOp op, Emitter &e) {
   int64_t axis = axisOf(root, "axis", 0, from->rank()), at = 0;
   SmallVector<Box> boxes;
   // Every result of an operator with several is one of the dispatch.
-  if (e.out.size() != root->getNumResults() || failed(requireAlone(op, e)))
+  if (e.out.size() != onnx::getNumResultPositions(root) ||
+      failed(requireAlone(op, e)))
     return e.reasons.no() << "a Split with results that nothing reads";
   for (auto &to : e.out) {
     if (to->count)

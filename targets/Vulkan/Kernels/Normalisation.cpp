@@ -76,8 +76,8 @@ LogicalResult emitLayer(tsr::DispatchOp op, Emitter &e) {
          *inverse = rootResult(op, e, 2);
   if (failed(requireFloats(op, e)))
     return failure();
-  if (!in || !scale || (onnx::getOptionalOperand(root, 2) && !bias) ||
-      !out || in->strides != out->strides)
+  if (!in || !scale || (onnx::getOptionalOperand(root, 2) && !bias) || !out ||
+      in->strides != out->strides)
     return e.reasons.no() << "a layer normalisation with an embedded operand, "
                              "another layout, or only its statistics read";
   bool centred = root->getName().getStringRef() == "onnx.LayerNormalization";

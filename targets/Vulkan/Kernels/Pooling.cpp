@@ -1,5 +1,5 @@
-// MaxPool, AveragePool and LpPool over windows: one invocation a result, or a quad of
-// results where channels are contiguous.
+// MaxPool, AveragePool and LpPool over windows: one invocation a result, or a
+// quad of results where channels are contiguous.
 #include "dialects/Onnx/IR/OnnxUtils.h"
 #include "targets/Cpu/Kernels/Window.h"
 #include "targets/Cpu/Math.h"
@@ -48,9 +48,8 @@ LogicalResult emitWithIndices(tsr::DispatchOp op, Emitter &e, Buffer &x,
                               Buffer &indices) {
   Operation *root = op.getRootOp();
   Buffer *values = rootResult(op, e, 0);
-  auto windows =
-      Windows::read(root, onnx::getInts(root, "kernel_shape"), x, indices.dims,
-                    e.reasons);
+  auto windows = Windows::read(root, onnx::getInts(root, "kernel_shape"), x,
+                               indices.dims, e.reasons);
   if (failed(windows))
     return failure();
   const Windows &s = *windows;
@@ -82,16 +81,16 @@ LogicalResult emitWithIndices(tsr::DispatchOp op, Emitter &e, Buffer &x,
           Value v = e.load(x, e.offset(where, x.strides)), better;
           if (isFloat) { // a NaN wins and stays
             using P = arith::CmpFPredicate;
-            better = arith::OrIOp::create(e.b, e.loc,
-                                          e.cmpF(P::OGT, v, carried[0]),
-                                          e.cmpF(P::UNO, v, v));
+            better =
+                arith::OrIOp::create(e.b, e.loc, e.cmpF(P::OGT, v, carried[0]),
+                                     e.cmpF(P::UNO, v, v));
             better = e.both(better, e.cmpF(P::ORD, carried[0], carried[0]));
           } else {
-            better = arith::CmpIOp::create(e.b, e.loc,
-                                           isUnsigned
-                                               ? arith::CmpIPredicate::ugt
-                                               : arith::CmpIPredicate::sgt,
-                                           v, carried[0]);
+            better =
+                arith::CmpIOp::create(e.b, e.loc,
+                                      isUnsigned ? arith::CmpIPredicate::ugt
+                                                 : arith::CmpIPredicate::sgt,
+                                      v, carried[0]);
           }
           Value none = e.lt(Index(carried[1]), 0);
           better = arith::OrIOp::create(e.b, e.loc, none, better);

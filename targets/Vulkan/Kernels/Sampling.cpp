@@ -85,9 +85,9 @@ private:
 SmallVector<GridSample::Tap> GridSample::tapsOf(Value n, int64_t length) {
   auto c = [&](double k) { return e.floatConst(e.f32(), k); };
   double size = static_cast<double>(length);
-  Value x = align ? e.mulF(e.mulF(e.addF(n, c(1)), c(0.5)), c(size - 1))
-                  : e.mulF(e.subF(e.mulF(e.addF(n, c(1)), c(size)), c(1)),
-                           c(0.5));
+  Value x =
+      align ? e.mulF(e.mulF(e.addF(n, c(1)), c(0.5)), c(size - 1))
+            : e.mulF(e.subF(e.mulF(e.addF(n, c(1)), c(size)), c(1)), c(0.5));
   bool nearest = mode == "nearest";
   if (nearest)
     x = cpu::math::roundEven(e, x);

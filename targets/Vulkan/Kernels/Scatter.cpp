@@ -1,7 +1,7 @@
 // GatherND, and writes at computed places: ScatterElements, ScatterND,
 // TensorScatter. An invocation computes one element of the result: it looks for
-// the updates that are meant for it, in their order, so that duplicates give what
-// the processor gives. An index out of range is nobody's.
+// the updates that are meant for it, in their order, so that duplicates give
+// what the processor gives. An index out of range is nobody's.
 #include "dialects/Onnx/IR/OnnxUtils.h"
 #include "targets/Cpu/Kernels/Combine.h"
 #include "targets/Vulkan/Kernels/Boxes.h"
@@ -17,9 +17,9 @@ Index wrapped(Emitter &e, Buffer &t, Index at, int64_t size) {
   Value v = e.load(t, at);
   if (v.getType().getIntOrFloatBitWidth() > 32) {
     Value low = arith::TruncIOp::create(e.b, e.loc, e.i32(), v);
-    Value same = cpu::cmpI(
-        e, arith::CmpIPredicate::eq, v,
-        arith::ExtSIOp::create(e.b, e.loc, v.getType(), low));
+    Value same =
+        cpu::cmpI(e, arith::CmpIPredicate::eq, v,
+                  arith::ExtSIOp::create(e.b, e.loc, v.getType(), low));
     v = e.pick(same, low, e.value(INT32_MAX));
   }
   return Index(e.pick(e.lt(Index(v), 0), e.value(e.add(Index(v), size)), v));
@@ -81,15 +81,16 @@ LogicalResult emitScatterElements(tsr::DispatchOp op, Emitter &e) {
         at[k] = e.min(at[k], std::max<int64_t>(indices->dims[k] - 1, 0));
       }
     if (indices->count)
-      x = e.loop(0, indices->dims[axis], 1, x, [&](Index i, ValueRange carried) {
-        at[axis] = i;
-        Index index = wrapped(e, *indices, e.offset(at, indices->strides),
-                              data->dims[axis]);
-        Value update = e.load(*updates, e.offset(at, updates->strides));
-        Value meant = e.both(inside, equals(e, index, own));
-        return SmallVector<Value>{
-            updated(e, *kind, out->element, carried[0], meant, update)};
-      })[0];
+      x = e.loop(
+          0, indices->dims[axis], 1, x, [&](Index i, ValueRange carried) {
+            at[axis] = i;
+            Index index = wrapped(e, *indices, e.offset(at, indices->strides),
+                                  data->dims[axis]);
+            Value update = e.load(*updates, e.offset(at, updates->strides));
+            Value meant = e.both(inside, equals(e, index, own));
+            return SmallVector<Value>{
+                updated(e, *kind, out->element, carried[0], meant, update)};
+          })[0];
     e.store(*out, to, x);
   });
   return success();
@@ -120,15 +121,16 @@ LogicalResult emitScatterND(tsr::DispatchOp op, Emitter &e) {
       inner = e.add(inner, e.mul(at[k], updates->strides[lead + k - depth]));
     x = e.loop(0, rows, 1, x, [&](Index row, ValueRange carried) {
       SmallVector<Index> where = e.digits(row, rowDims);
-      Index first = e.offset(where, ArrayRef(indices->strides).take_front(lead));
+      Index first =
+          e.offset(where, ArrayRef(indices->strides).take_front(lead));
       Value meant = e.intConst(e.i1(), 1);
       for (int64_t d = 0; d < depth; ++d)
-        meant = e.both(
-            meant, equals(e,
-                          wrapped(e, *indices,
-                                  e.add(first, d * indices->strides[lead]),
-                                  data->dims[d]),
-                          at[d]));
+        meant = e.both(meant,
+                       equals(e,
+                              wrapped(e, *indices,
+                                      e.add(first, d * indices->strides[lead]),
+                                      data->dims[d]),
+                              at[d]));
       Index from = e.add(
           e.offset(where, ArrayRef(updates->strides).take_front(lead)), inner);
       return SmallVector<Value>{updated(e, *kind, out->element, carried[0],
@@ -162,8 +164,8 @@ LogicalResult emitGatherND(tsr::DispatchOp op, Emitter &e) {
       from = e.add(from, e.mul(at[k], data->strides[k]));
     for (int64_t d = 0; d < depth; ++d) {
       int64_t size = data->dims[batch + d];
-      Index i = wrapped(e, *indices, e.add(first, d * indices->strides[lead]),
-                        size);
+      Index i =
+          wrapped(e, *indices, e.add(first, d * indices->strides[lead]), size);
       i = e.min(e.max(i, 0), size - 1);
       from = e.add(from, e.mul(i, data->strides[batch + d]));
     }
@@ -202,8 +204,8 @@ LogicalResult emitTensorScatter(tsr::DispatchOp op, Emitter &e) {
       start = e.max(wrapped(e, *where, e.mul(at[0], where->strides[0]), 0), 0);
     Index step = e.sub(at[axis], circular ? e.rem(start, limit) : start);
     if (circular)
-      step = Index(e.pick(e.lt(step, 0), e.value(e.add(step, limit)),
-                          e.value(step)));
+      step = Index(
+          e.pick(e.lt(step, 0), e.value(e.add(step, limit)), e.value(step)));
     Value meant = e.both(e.ge(step, 0), e.lt(step, count));
     at[axis] = e.min(e.max(step, 0), std::max<int64_t>(count - 1, 0));
     if (update->count)
