@@ -122,6 +122,8 @@ if [[ -x $build/bin/tessera ]]; then
     suite tosa "$python" test/e2e/tosa.py --models --budget $(($(left) / 8))
     suite tosa-random "$python" test/e2e/tosa_random.py --quantise dscnn_kws,blazeface_front_128 --budget $(($(left) / 8))
     suite aarch64 "$python" test/e2e/aarch64.py --budget $(($(left) / 4))
+    suite gpu-cases "$python" -W ignore tools/conformance/run.py --gpu --budget $(($(left) / 24))
+    suite gpu-models "$python" test/e2e/vulkan.py --seconds 100 --models dscnn_kws autoencoder_ad oww_melspectrogram blazeface_front_128
     suite arm-cases "$python" -W ignore tools/conformance/run.py --aarch64 max,sme=off --count 300 --budget $(($(left) / 10))
     suite arm-quantised "$python" test/e2e/quantised_graphs.py --aarch64 --count 120 --budget $(($(left) / 10))
     suite arm-kernels "$python" test/e2e/aarch64_kernels.py --budget $(($(left) / 10))

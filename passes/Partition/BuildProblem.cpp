@@ -312,7 +312,7 @@ bool Builder::isPinned(Operation *op, unsigned device) const {
 }
 
 /// Takes the first pinned operator that its device takes, with the neighbours that
-/// it takes too, out of a group that stays on the CPU; what is left goes to `rests`.
+/// it takes too, out of a group that stays on the CPU; all parts go to `rests`.
 bool Builder::splitAround(const SmallVector<Operation *> &ops, std::vector<SmallVector<Operation *>> &rests) {
   for (size_t d = 1; d < model.devices.size(); ++d) {
     auto taken = [&](size_t k) {
@@ -336,34 +336,35 @@ bool Builder::splitAround(const SmallVector<Operation *> &ops, std::vector<Small
         rests.emplace_back(part.begin(), part.end());
       }
     addedCost[ops[first]] = std::max<Cost>(hostCost(ops) - rest, 0);
-    groups.emplace_back(all.begin() + first, all.begin() + last);
+    rests.emplace_back(all.begin() + first, all.begin() + last);
     return true;
   }
   return false;
 }
 
-/// A group whose operators a GPU takes one by one, but not together, becomes those
+/// A group that no device takes together, but a GPU one by one, becomes those
 /// that it takes together, the longest from the front. On the CPU they are fused
 /// again, so each is priced by what it adds to those before it.
 bool Builder::splitByGpu(const SmallVector<Operation *> &ops) {
-  for (const PlacementDevice &device : model.devices) {
-    const Unit &unit = target.units[device.unit];
-    if (!isGpu(unit) || gpuFaults(ops, unit, device.precision).empty())
-      continue;
-    ArrayRef<Operation *> all = ops;
-    Cost before = 0;
-    for (size_t first = 0, last = 0; first < all.size(); first = last) {
-      for (last = first + 1; last < all.size(); ++last)
-        if (!gpuFaults(all.slice(first, last + 1 - first), unit, device.precision).empty())
-          break;
-      Cost cost = hostCost(all.take_front(last));
-      addedCost[all[first]] = std::max<Cost>(cost - before, 0);
-      before = cost;
-      groups.emplace_back(all.begin() + first, all.begin() + last);
-    }
-    return true;
+  auto devices = ArrayRef(model.devices).drop_front();
+  auto isOfGpu = [&](const PlacementDevice &d) { return isGpu(target.units[d.unit]); };
+  if (llvm::none_of(devices, isOfGpu) ||
+      llvm::any_of(devices, [&](const PlacementDevice &d) { return faultsOf(ops, d).empty(); }))
+    return false;
+  const PlacementDevice &device = *llvm::find_if(devices, isOfGpu);
+  const Unit &unit = target.units[device.unit];
+  ArrayRef<Operation *> all = ops;
+  Cost before = 0;
+  for (size_t first = 0, last = 0; first < all.size(); first = last) {
+    for (last = first + 1; last < all.size(); ++last)
+      if (!gpuFaults(all.slice(first, last + 1 - first), unit, device.precision).empty())
+        break;
+    Cost cost = hostCost(all.take_front(last));
+    addedCost[all[first]] = std::max<Cost>(cost - before, 0);
+    before = cost;
+    groups.emplace_back(all.begin() + first, all.begin() + last);
   }
-  return false;
+  return true;
 }
 
 /// A group that no device takes as a whole, but one takes up to its first

@@ -346,4 +346,18 @@ Value emitInSingle(Operation *op, ArrayRef<Value> operands, Emitter &e) {
                  cast<ShapedType>(op->getResult(0).getType()).getElementType());
 }
 
+std::pair<Value, Value> unitRoot(Emitter &e, Index j, int64_t n) {
+  // 4 j = q n + rest, -n/2 <= rest < n/2
+  Index quarters = e.mul(j, 4);
+  Index q = e.div(e.add(e.mul(quarters, 2), n), 2 * n);
+  Index rest = e.sub(quarters, e.mul(q, n));
+  Expr r = toFloat(Expr(e, e.value(rest))) * (kPi2 / static_cast<double>(n));
+  Expr s = sinOf(r), c = cosOf(r), k(e, e.value(q));
+  Expr odd = (k & 1) == 1;
+  Expr cosine = select(odd, s, c), sine = select(odd, c, s);
+  cosine = select(((k + 1) & 2) == 0, cosine, -cosine);
+  sine = select((k & 2) == 0, sine, -sine);
+  return {cosine, sine};
+}
+
 } // namespace tessera::vulkan

@@ -13,5 +13,9 @@ namespace tessera::vulkan {
 mlir::Value emitInSingle(mlir::Operation *op,
                          llvm::ArrayRef<mlir::Value> operands, Emitter &e);
 
+/// cos and sin of 2 pi j / n, for 0 <= j < n <= 2^27: the angle is reduced in
+/// integers.
+std::pair<mlir::Value, mlir::Value> unitRoot(Emitter &e, Index j, int64_t n);
+
 } // namespace tessera::vulkan
 #endif

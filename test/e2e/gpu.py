@@ -166,9 +166,9 @@ class Cases:
     def add(self, name, nodes, inputs, outputs, constants=(), opset=21, **tolerances):
         self.all.append((name, model_of(nodes, inputs, outputs, constants, opset), list(inputs.values()), tolerances))
 
-    def one(self, name, op, inputs, shape, constants=(), dtype=F, tolerances=None, **attributes):
+    def one(self, name, op, inputs, shape, constants=(), dtype=F, tolerances=None, opset=21, **attributes):
         names = [*inputs, *[c for c in dict(constants) if c not in inputs]]
-        self.add(name, [helper.make_node(op, names, ["y"], **attributes)], inputs, {"y": (dtype, shape)}, constants, **(tolerances or {}))
+        self.add(name, [helper.make_node(op, names, ["y"], **attributes)], inputs, {"y": (dtype, shape)}, constants, opset, **(tolerances or {}))
 
     def build(self):
         self.elementwise()
@@ -449,6 +449,8 @@ class Cases:
         self.add("topk-indices", [n("TopK", ["x", "k"], ["v", "i"])], {"x": self.r.integers(0, 6, (3, 11), dtype=np.int32)}, {"i": (I64, (3, 11))}, {"k": np.array([11])})
         for upper in (1, 0):
             self.one(f"trilu-{upper}", "Trilu", {"x": self.f(2, 5, 7)}, (2, 5, 7), {"k": np.array(upper * 3 - 2)}, upper=upper)
+        for k in (-3, 2, 1 << 40):
+            self.one(f"trilu-run-{k}", "Trilu", {"x": self.f(5, 6), "k": np.array(k)}, (5, 6))
         self.one("trilu-int64", "Trilu", {"x": np.arange(30).reshape(5, 6)}, (5, 6), dtype=I64, upper=0)
         self.one("eye", "EyeLike", {"x": self.f(4, 6)}, (4, 6), k=-1)
         for exclusive in (0, 1):
@@ -486,6 +488,18 @@ class Cases:
             if p < 3:
                 self.one(f"lpnorm-{p}", "LpNormalization", {"x": self.f(3, 70, 8)}, (3, 70, 8), axis=1, p=p)
         self.one("lrn", "LRN", {"x": self.f(2, 7, 5, 6)}, (2, 7, 5, 6), size=3, alpha=0.02, beta=0.6, bias=1.5)
+        signal = self.f(2, 3, 30, 2)
+        for inverse in (0, 1):
+            self.one(f"dft-{inverse}", "DFT", {"x": signal}, (2, 3, 30, 2), inverse=inverse, opset=20)
+            self.one(f"dft-real-{inverse}", "DFT", {"x": signal[..., :1]}, (2, 3, 30, 2), inverse=inverse, opset=20)
+        for n in (16, 21, 40):
+            self.one(f"dft-length-{n}", "DFT", {"x": signal}, (2, 3, n, 2), {"n": np.array(n)}, opset=20)
+            self.one(f"rfft-{n}", "DFT", {"x": signal[..., :1]}, (2, 3, n // 2 + 1, 2), {"n": np.array(n)}, onesided=1, opset=20)
+        self.one("stft", "STFT", {"x": self.f(2, 100, 1)}, (2, 11, 9, 2), {"s": np.array(8), "w": np.hanning(16).astype(np.float32), "n": np.array(16)}, onesided=1)
+        x = self.f(3, 700) * 4
+        self.add("dynamic-quantize", [helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"])], {"x": x}, {"q": (TensorProto.UINT8, (3, 700)), "s": (F, ()), "z": (TensorProto.UINT8, ())})
+        zero = [np.zeros((4, 5), np.uint8), np.float32(0), np.uint8(0)]  # as the standard has it; onnxruntime's scale is 1
+        self.add("dynamic-quantize-zero", [helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"])], {"x": np.zeros((4, 5), np.float32)}, {"q": (TensorProto.UINT8, (4, 5)), "s": (F, ()), "z": (TensorProto.UINT8, ())}, want=zero)
         self.add("layernorm-statistics", [helper.make_node("LayerNormalization", ["x", "s"], ["y", "m", "v"], axis=1)], {"x": self.f(4, 6, 8)}, {"y": (F, (4, 6, 8)), "m": (F, (4, 1, 1)), "v": (F, (4, 1, 1))}, {"s": self.f(6, 8)})
 
     def recurrent(self):

@@ -44,25 +44,47 @@ std::optional<int64_t> constantInt(tsr::DispatchOp op, Emitter &e,
   return std::nullopt;
 }
 
+/// The diagonal, which the run may know first. It is only the tensor's sizes
+/// that bound what differs.
+std::optional<Index> diagonalOf(tsr::DispatchOp op, Emitter &e, int64_t rows,
+                                int64_t columns) {
+  if (rootConstant(op, 1) || !onnx::getOptionalOperand(op.getRootOp(), 1)) {
+    auto k = constantInt(op, e, 1, 0);
+    return k ? std::optional<Index>(
+                   std::clamp<int64_t>(*k, -rows - 1, columns + 1))
+             : std::nullopt;
+  }
+  Buffer *t = rootBuffer(op, e, 1);
+  if (!t || !t->element.isInteger(64))
+    return std::nullopt;
+  Value k = e.load(*t, 0), low = e.intConst(e.i64(), -rows - 1),
+        high = e.intConst(e.i64(), columns + 1);
+  k = arith::MinSIOp::create(e.b, e.loc,
+                             arith::MaxSIOp::create(e.b, e.loc, k, low), high);
+  return Index(arith::TruncIOp::create(e.b, e.loc, e.i32(), k));
+}
+
 LogicalResult emitTrilu(tsr::DispatchOp op, Emitter &e) {
   Buffer *in = rootBuffer(op, e, 0), *out = e.out[0].get();
   if (failed(requireAlone(op, e)))
     return failure();
-  auto k = constantInt(op, e, 1, 0);
-  if (!in || !k)
+  if (!in)
     return e.reasons.no() << "a Trilu with an embedded operand";
-  bool upper = onnx::getInt(op.getRootOp(), "upper", 1) != 0;
+  bool upper = onnx::getInt(op.getRootOp(), "upper", 1) != 0, known = true;
   unsigned rank = in->rank();
-  int64_t shift =
-      std::clamp<int64_t>(*k, -in->dims[rank - 2] - 1, in->dims[rank - 1] + 1);
   e.gridLike(*out, out->dims, [&](Index, SmallVector<Index> at) {
-    Index diagonal = e.add(at[rank - 2], shift);
+    auto k = diagonalOf(op, e, in->dims[rank - 2], in->dims[rank - 1]);
+    if (!(known = k.has_value()))
+      return;
+    Index diagonal = e.add(at[rank - 2], *k);
     Value inside =
         upper ? e.ge(at[rank - 1], diagonal) : e.ge(diagonal, at[rank - 1]);
     Value x = e.load(*in, e.offset(at, in->strides));
     e.store(*out, e.offset(at, out->strides),
             e.pick(inside, x, number(e, out->element, 0)));
   });
+  if (!known)
+    return e.reasons.no() << "a Trilu whose diagonal has no form that is known";
   return success();
 }
 Register trilu({"onnx.Trilu"}, emitTrilu);
