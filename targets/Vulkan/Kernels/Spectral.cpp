@@ -72,6 +72,10 @@ LogicalResult emitDft(tsr::DispatchOp op, Emitter &e) {
   *axis += *axis < 0 ? in->rank() : 0;
   int64_t have = in->dims[*axis], parts = in->dims.back();
   bool toReal = inverse && oneSided;
+  if (inverse && !oneSided)
+    return e.reasons.no()
+           << "an inverse DFT of which all parts are kept: zeros "
+              "come out with other rounding errors";
   auto length = constantInt(op, e, 1, toReal ? (have - 1) * 2 : have);
   if (!length)
     return failure();
