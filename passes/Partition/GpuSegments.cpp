@@ -175,8 +175,8 @@ void compileBody(Lowering &l, tsr::SegmentOp segment,
 /// What the GPU does not take of a segment of `ops`; with `quantised`, of its
 /// form in integers.
 static std::vector<GpuFault> faultsOf(ArrayRef<Operation *> ops,
-                                         const Unit &unit, Precision precision,
-                                         bool quantised) {
+                                      const Unit &unit, Precision precision,
+                                      bool quantised) {
   Faults faults;
   MLIRContext *context = ops.front()->getContext();
   vulkan::loadDialects(context);

@@ -155,7 +155,7 @@ class Vulkan:
         self.shares[share] += 1
         if share != "alone":
             for why in {why for group in json.load(open(os.path.join(report, "plan.json")))["groups"] if group["device"] == "cpu"
-                        for device, reasons in group["refusals"].items() if device.startswith("gpu") for why in reasons}:
+                        for why in group["refusals"].get("gpu:f32", ())}:
                 self.reasons[re.sub(r"'[^']*' |^\S+: (?=no |an? |element|node)", "", re.sub(r"tensor\([^)]*\)", "an open shape", why))[:140]] += 1
         return placed
 

@@ -20,7 +20,10 @@ std::optional<SmallVector<int64_t>> reducedAxes(tsr::DispatchOp op, Emitter &e,
       axes.push_back(k);
     return axes;
   }
-  if (onnx::getOptionalOperand(root, 1)) {
+  Value operand = onnx::getOptionalOperand(root, 1);
+  auto type = operand ? dyn_cast<RankedTensorType>(operand.getType()) : nullptr;
+  bool isEmpty = type && type.hasStaticShape() && type.getNumElements() == 0;
+  if (operand && !isEmpty) {
     ElementsAttr value = rootConstant(op, 1);
     auto ints = value ? onnx::getInts(value) : std::nullopt;
     if (!ints) {
