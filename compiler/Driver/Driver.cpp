@@ -358,7 +358,7 @@ FailureOr<CompileResult> compile(const CompileOptions &options, MLIRContext *con
 
   progress(Phase::Codegen);
   for (const cpu::Isa *isa : isas) {
-    auto variant = cpu::compileVariant(built->sources, *isa, context);
+    auto variant = cpu::compileVariant(built->sources, *isa, context, options.quick);
     if (failed(variant))
       return failure();
     result.codeBytes += variant->image.size();

@@ -34,6 +34,7 @@ struct CompileOptions {
   std::vector<std::string> dims;    ///< texts of --dim
   std::vector<std::string> variants; ///< restricts the target's ISA variants; empty: all
   bool strict = false;              ///< --fp-mode strict
+  bool quick = false;               ///< compile time before run time: for trials
   std::vector<std::string> segments; ///< for tests: nodes that another device computes (wrapNamedNodes)
   std::vector<std::string> pins;    ///< texts of --pin, "NODE=UNIT" or "*=UNIT"
   bool vendorFallback = false;      ///< a vendor's compiler that fails leaves its regions to the CPU

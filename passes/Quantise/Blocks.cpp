@@ -1,10 +1,14 @@
 #include "passes/Quantise/Blocks.h"
 #include "passes/Quantise/Parallel.h"
+#include "passes/Quantise/RowSums.h"
 
 #include <algorithm>
 #include <cmath>
 
 namespace tessera::quantise {
+
+/// Rows whose products are summed in float.
+static constexpr int64_t kTogether = 64;
 
 void SecondMoments::add(const float *x, int64_t count, int64_t width) {
   if (!size) {
@@ -16,22 +20,26 @@ void SecondMoments::add(const float *x, int64_t count, int64_t width) {
   rows += uint64_t(count);
   // Blocks of rows in float, sums of blocks in double.
   std::vector<float> part(static_cast<size_t>(size));
+  float factors[kTogether];
   for (int64_t i = 0; i < size; ++i) {
-    for (int64_t from = 0; from < count; from += 64) {
-      std::fill(part.begin(), part.end(), 0.0f);
-      for (int64_t r = from; r < std::min(count, from + 64); ++r) {
-        const float *row = x + r * size;
-        float xi = row[i];
-        if (xi != 0)
-          for (int64_t j = i; j < size; ++j)
-            part[j] += xi * row[j];
+    for (int64_t from = 0; from < count; from += kTogether) {
+      int64_t some = std::min(kTogether, count - from);
+      bool any = false;
+      for (int64_t r = 0; r < some; ++r) {
+        factors[r] = -x[(from + r) * size + i];
+        any |= factors[r] != 0;
       }
+      if (!any)
+        continue;
+      std::fill(part.begin() + i, part.end(), 0.0f);
+      subtractRows(part.data(), x + from * size, size, factors, some, i, size);
       for (int64_t j = i; j < size; ++j)
         h[i * size + j] += part[j];
     }
+  }
+  for (int64_t i = 0; i < size; ++i)
     for (int64_t j = i + 1; j < size; ++j)
       h[j * size + i] = h[i * size + j];
-  }
 }
 
 void SecondMoments::add(const SecondMoments &other) {
@@ -52,24 +60,22 @@ namespace {
 
 // Rows in panels: a panel stays in the cache while what stands before it passes
 // by once. All inner loops run along rows.
-constexpr int64_t kPanel = 16;
-
-/// row[from ...) -= factor * other[from ...)
-void subtract(double *row, const double *other, double factor, int64_t from,
-              int64_t to) {
-  for (int64_t j = from; j < to; ++j)
-    row[j] -= factor * other[j];
-}
+constexpr int64_t kPanel = 32;
 
 /// Lower Cholesky factor in place of the lower triangle; false if not positive
 /// definite. Works on the upper triangle, which is its transpose.
 bool factorise(std::vector<double> &a, int64_t n) {
+  double factors[kPanel];
   for (int64_t from = 0; from < n; from += kPanel) {
     int64_t to = std::min(n, from + kPanel);
+    auto subtractPanel = [&](int64_t i, int64_t end) {
+      for (int64_t p = from; p < end; ++p)
+        factors[p - from] = a[p * n + i];
+      subtractRows(&a[i * n], &a[from * n], n, factors, end - from, i, n);
+    };
     for (int64_t k = from; k < to; ++k) {
       double *row = &a[k * n];
-      for (int64_t p = from; p < k; ++p)
-        subtract(row, &a[p * n], a[p * n + k], k, n);
+      subtractPanel(k, k);
       if (!(row[k] > 0))
         return false;
       double inverse = 1 / std::sqrt(row[k]);
@@ -77,8 +83,7 @@ bool factorise(std::vector<double> &a, int64_t n) {
         row[j] *= inverse;
     }
     for (int64_t i = to; i < n; ++i)
-      for (int64_t p = from; p < to; ++p)
-        subtract(&a[i * n], &a[p * n], a[p * n + i], i, n);
+      subtractPanel(i, to);
   }
   for (int64_t i = 0; i < n; ++i)
     for (int64_t j = 0; j < i; ++j)
@@ -91,19 +96,18 @@ std::vector<double> invert(const std::vector<double> &l, int64_t n) {
   std::vector<double> x(size_t(n * n), 0);
   for (int64_t from = 0; from < n; from += kPanel) {
     int64_t to = std::min(n, from + kPanel);
-    for (int64_t k = 0; k < to; ++k) {
-      const double *rowK = &x[k * n];
-      for (int64_t i = std::max(from, k); i < to; ++i) {
-        double *row = &x[i * n], factor = l[i * n + k];
-        if (i > k) {
-          subtract(row, rowK, factor, 0, k + 1);
-          continue;
-        }
-        // All rows before are done: so is this one.
-        row[i] = 1;
-        for (int64_t j = 0; j <= i; ++j)
-          row[j] /= factor;
-      }
+    // What stands before the panel; a row is zero behind its diagonal.
+    for (int64_t k = 0; k < from; k += kPanel)
+      for (int64_t i = from; i < to; ++i)
+        subtractRows(&x[i * n], &x[k * n], n, &l[i * n + k], kPanel, 0,
+                     k + kPanel);
+    for (int64_t i = from; i < to; ++i) {
+      double *row = &x[i * n];
+      subtractRows(row, &x[from * n], n, &l[i * n + from], i - from, 0, i);
+      // All rows before are done: so is this one.
+      row[i] = 1;
+      for (int64_t j = 0; j <= i; ++j)
+        row[j] /= l[i * n + i];
     }
   }
   return x;
@@ -164,12 +168,8 @@ struct BlockSearch {
 
   double error(const float *w, const float *weight, int64_t count,
                const Grid &g) const {
-    double sum = 0;
-    for (int64_t i = 0; i < count; ++i) {
-      float d = w[i] - float(round(w[i], g, top()) - g.zero) * g.scale;
-      sum += double(weight[i]) * d * d;
-    }
-    return sum;
+    return roundingError(w, weight, count, g.scale, float(-g.zero),
+                         float(top() - g.zero));
   }
 
   Grid find(const float *w, const float *weight, int64_t count) const {
@@ -188,13 +188,15 @@ struct BlockSearch {
         best = g;
       }
     };
-    for (int k = 0; k < 24; ++k) {
+    // Few bits clip more, and gain by the integer that only one sign has.
+    bool few = options.bits < 8;
+    for (int k = 0; k < (few ? 24 : 12); ++k) {
       float f = 1.04f - 0.02f * float(k);
       if (options.symmetric) {
-        // The integers reach one further below zero: either sign may have it.
         float most = std::max(-low, high);
         attempt({f * most / float(middle()), middle()});
-        attempt({-f * most / float(middle()), middle()});
+        if (few)
+          attempt({-f * most / float(middle()), middle()});
       } else {
         float scale = f * (high - low) / float(top());
         int zero = std::clamp(int(std::nearbyint(-low * f / scale)), 0, top());
@@ -224,8 +226,9 @@ Feedback::Feedback(const SecondMoments &moments, double damping)
 
 namespace {
 
-/// Columns are rounded some at a time: each row of the factor is then read once
-/// for all of them.
+/// Columns are rounded some at a time, and errors go on to the weights behind
+/// some inputs together: the rows of the factor are then read once for all of
+/// them.
 class ColumnRounder {
 public:
   ColumnRounder(BlockWeights &out, const Feedback &feedback)
@@ -237,31 +240,46 @@ public:
 
   void round(const float *columns, int64_t from, int64_t to) {
     std::vector<float> rest(columns + from * out.k, columns + to * out.k);
-    for (int64_t i = 0; i < out.k; ++i)
+    for (int64_t i = 0; i < out.k;) {
+      // A block's scale is searched when all errors have come to it.
+      int64_t end = std::min({i + kInputs, out.k,
+                              (i / out.options.block + 1) * out.options.block});
       for (int64_t c = from; c < to; ++c)
-        roundOne(&rest[(c - from) * out.k], c, i);
+        roundSome(&rest[(c - from) * out.k], c, i, end);
+      i = end;
+    }
   }
 
 private:
-  void roundOne(float *row, int64_t c, int64_t i) {
-    int64_t b = i / out.options.block, at = c * out.blocks + b;
-    if (i % out.options.block == 0) {
-      Grid g = search.find(row + i, &importance[i],
-                           std::min(out.options.block, out.k - i));
+  static constexpr int64_t kInputs = 16;
+
+  void roundSome(float *row, int64_t c, int64_t from, int64_t to) {
+    int64_t b = from / out.options.block, at = c * out.blocks + b;
+    if (from % out.options.block == 0) {
+      Grid g = search.find(row + from, &importance[from],
+                           std::min(out.options.block, out.k - from));
       out.scales[at] = g.scale;
       out.zeros[at] = uint8_t(g.zero);
-      std::fill_n(&out.values[c * padded + i], out.options.block,
+      std::fill_n(&out.values[c * padded + from], out.options.block,
                   uint8_t(g.zero));
     }
     Grid g = {out.scales[at], out.zeros[at]};
-    uint8_t &q = out.values[c * padded + i];
-    q = uint8_t(BlockSearch::round(row[i], g, search.top()));
-    if (feedback.factor.empty())
-      return;
-    const float *u = &feedback.factor[i * out.k];
-    float error = (row[i] - float(int(q) - g.zero) * g.scale) / u[i];
-    for (int64_t j = i + 1; j < out.k; ++j)
-      row[j] -= error * u[j];
+    float errors[kInputs];
+    bool fed = !feedback.factor.empty();
+    for (int64_t i = from; i < to; ++i) {
+      uint8_t &q = out.values[c * padded + i];
+      q = uint8_t(BlockSearch::round(row[i], g, search.top()));
+      if (!fed)
+        continue;
+      const float *u = &feedback.factor[i * out.k];
+      float &error = errors[i - from];
+      error = (row[i] - float(int(q) - g.zero) * g.scale) / u[i];
+      for (int64_t j = i + 1; j < to; ++j)
+        row[j] -= error * u[j];
+    }
+    if (fed)
+      subtractRows(row, &feedback.factor[from * out.k], out.k, errors,
+                   to - from, to, out.k);
   }
 
   BlockWeights &out;
@@ -294,19 +312,20 @@ BlockWeights quantiseBlocks(const std::vector<float> &weights, int64_t k,
 /// Sum over columns of (w - q)' H (w - q).
 static double errorOf(const std::vector<float> &weights, const BlockWeights &q,
                       const SecondMoments &moments) {
+  int64_t k = q.k;
+  // Rows of H pass by once for all columns; what gathers is -H (w - q).
+  std::vector<double> d(weights.size()), gathered(weights.size(), 0);
+  for (int64_t c = 0; c < q.n; ++c)
+    for (int64_t i = 0; i < k; ++i)
+      d[c * k + i] = double(weights[c * k + i]) - q.at(i, c);
+  constexpr int64_t rows = 16;
+  for (int64_t i = 0; i < k; i += rows)
+    for (int64_t c = 0; c < q.n; ++c)
+      subtractRows(&gathered[c * k], &moments.sums()[i * k], k, &d[c * k + i],
+                   std::min(rows, k - i), 0, k);
   double sum = 0;
-  std::vector<double> d(static_cast<size_t>(q.k));
-  for (int64_t c = 0; c < q.n; ++c) {
-    for (int64_t i = 0; i < q.k; ++i)
-      d[i] = double(weights[c * q.k + i]) - q.at(i, c);
-    for (int64_t i = 0; i < q.k; ++i) {
-      const double *h = &moments.sums()[i * q.k];
-      double row = 0;
-      for (int64_t j = 0; j < q.k; ++j)
-        row += h[j] * d[j];
-      sum += d[i] * row;
-    }
-  }
+  for (size_t i = 0; i < d.size(); ++i)
+    sum -= d[i] * gathered[i];
   return sum;
 }
 
@@ -326,12 +345,8 @@ std::optional<double> chooseDamping(const std::vector<float> &weights,
     return errorOf(some, quantiseBlocks(some, k, count, f, options), other);
   };
   auto errorWith = [&](std::optional<double> damping) {
-    double errors[2] = {};
-    inParallel(2, [&](size_t h) {
-      errors[h] = errorBy(damping ? Feedback(moments[h], *damping) : Feedback(),
-                          moments[1 - h]);
-    });
-    return errors[0] + errors[1];
+    return errorBy(damping ? Feedback(moments[0], *damping) : Feedback(),
+                   moments[1]);
   };
   std::optional<double> best;
   double least = errorWith(std::nullopt);

@@ -1,4 +1,5 @@
 #include "passes/Quantise/Calibrate.h"
+#include "passes/Quantise/Parallel.h"
 #include "passes/Quantise/Switches.h"
 
 #include <algorithm>
@@ -7,6 +8,37 @@
 #include <sstream>
 
 namespace tessera::quantise {
+
+FloatModel::FloatModel(const Graph &g, std::vector<std::string> values,
+                       const CompileFunction &c)
+    : graph(g), compile(c) {
+  std::set<std::string> inputs;
+  for (auto &v : g.graph().input())
+    inputs.insert(v.name());
+  for (std::string &v : values)
+    if (!inputs.count(v))
+      outputs.push_back(std::move(v));
+}
+
+void FloatModel::run(const Sample &sample) {
+  if (!runner)
+    runner = compile(withOutputs(graph, outputs),
+                     "the float model with all its values as outputs");
+  for (auto &[name, value] : sample)
+    runner->set(name, value);
+  current = sample;
+  views.clear();
+  for (auto &[name, value] : current)
+    views[name] = {value.type, value.dims, value.data.data()};
+  std::vector<View> results = runner->run();
+  for (size_t k = 0; k < outputs.size(); ++k)
+    views[outputs[k]] = results[k];
+}
+
+const View *FloatModel::find(const std::string &value) const {
+  auto it = views.find(value);
+  return it == views.end() ? nullptr : &it->second;
+}
 
 std::vector<std::string> valuesOfInterest(const Graph &g,
                                           const std::vector<Unit> &units) {
@@ -107,8 +139,8 @@ void measureWork(const Graph &g, std::vector<Unit> &units, const Sample &sample,
       u.macs = countMacs(g, u.root, shapeOf);
 }
 
-Ranges calibrate(const Graph &g, const std::vector<std::string> &wanted,
-                 const SampleSource &samples, const CompileFunction &compile,
+Ranges calibrate(FloatModel &model, const std::vector<std::string> &wanted,
+                 const SampleSource &samples,
                  const CalibrationOptions &options) {
   Ranges ranges;
   size_t done = 0;
@@ -116,27 +148,15 @@ Ranges calibrate(const Graph &g, const std::vector<std::string> &wanted,
     return ranges;
   for (auto &v : wanted)
     ranges[v];
-  std::vector<std::string> inputs, values;
-  std::set<std::string> isInput;
-  for (auto &v : g.graph().input())
-    isInput.insert(v.name());
-  for (auto &v : wanted)
-    (isInput.count(v) ? inputs : values).push_back(v);
-  auto runner = compile(withOutputs(g, values),
-                        "the float model with all its values as outputs");
   for (size_t s = done; s < samples.count; ++s) {
     if (options.progress)
       options.progress("calibrating", s, samples.count);
-    Sample sample = samples.get(s);
-    for (auto &[name, value] : sample)
-      runner->set(name, value);
-    for (auto &v : inputs)
-      if (auto it = sample.find(v); it != sample.end())
-        ranges[v].add(it->second.floats(), it->second.count());
-    std::vector<View> views = runner->run();
-    for (size_t k = 0; k < values.size(); ++k)
-      if (views[k].type == TensorProto::FLOAT)
-        ranges[values[k]].add(views[k].floats(), views[k].count());
+    model.run(samples.get(s));
+    inParallel(wanted.size(), [&](size_t k) {
+      const View *v = model.find(wanted[k]);
+      if (v && v->type == TensorProto::FLOAT)
+        ranges.at(wanted[k]).add(v->floats(), v->count());
+    });
     // Long calibrations can be stopped and taken up again.
     if (s + 1 == samples.count || (s + 1) % 64 == 0)
       saveCache(options, ranges, s + 1);

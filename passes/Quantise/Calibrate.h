@@ -8,6 +8,26 @@
 
 namespace tessera::quantise {
 
+/// The float model with all values that any phase reads as its outputs, so that
+/// it is compiled once, when it is first run.
+class FloatModel {
+public:
+  FloatModel(const Graph &graph, std::vector<std::string> values,
+             const CompileFunction &compile);
+  void run(const Sample &sample);
+  /// A value of the last run, of an input as well; null if it is neither one of
+  /// the given nor in the sample.
+  const View *find(const std::string &value) const;
+
+private:
+  const Graph &graph;
+  const CompileFunction &compile;
+  std::vector<std::string> outputs;
+  std::unique_ptr<Runner> runner;
+  std::map<std::string, View> views;
+  Sample current;
+};
+
 /// Where samples come from; one at a time, so that many need no memory.
 struct SampleSource {
   size_t count = 0;
@@ -30,8 +50,8 @@ std::vector<std::string> valuesOfInterest(const Graph &graph,
 void measureWork(const Graph &graph, std::vector<Unit> &units,
                  const Sample &sample, const CompileFunction &compile);
 
-Ranges calibrate(const Graph &graph, const std::vector<std::string> &values,
-                 const SampleSource &samples, const CompileFunction &compile,
+Ranges calibrate(FloatModel &model, const std::vector<std::string> &values,
+                 const SampleSource &samples,
                  const CalibrationOptions &options);
 
 } // namespace tessera::quantise

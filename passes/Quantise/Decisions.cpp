@@ -1,4 +1,5 @@
 #include "passes/Quantise/Decisions.h"
+#include "passes/Quantise/Parallel.h"
 
 #include <algorithm>
 #include <cmath>
@@ -30,7 +31,8 @@ void decideScales(const Graph &g, const Ranges &ranges, RangeMethod method,
                   const std::map<std::string, RangeMethod> &methods,
                   Decisions &d) {
   std::map<std::string, std::string> groups = scaleGroups(g, d.units);
-  std::map<std::string, Histogram> shared;
+  std::map<std::string, Histogram> merged; // of groups of more than one
+  std::map<std::string, std::vector<const Histogram *>> shared;
   std::map<std::string, RangeMethod> asked;
   auto groupOf = [&](const std::string &v) {
     auto it = groups.find(v);
@@ -41,19 +43,40 @@ void decideScales(const Graph &g, const Ranges &ranges, RangeMethod method,
   for (auto &key : keys)
     values.insert(key.value);
   for (auto &v : values) {
+    auto &members = shared[groupOf(v)];
     if (auto it = ranges.find(v); it != ranges.end())
-      shared[groupOf(v)].merge(it->second);
+      members.push_back(&it->second);
     if (auto it = methods.find(v); it != methods.end())
       asked[groupOf(v)] = it->second;
   }
-  d.points.clear();
-  for (auto &key : keys) {
-    ActivationType type = activationType(key.type);
-    std::string group = groupOf(key.value);
-    RangeMethod m = asked.count(group) ? asked[group] : method;
-    d.points[key] = paramsFor(
-        shared[group].range(m, type.levels(), type.symmetric, share), type);
+  for (auto &[group, members] : shared) {
+    if (members.size() == 1)
+      continue;
+    Histogram &all = merged[group];
+    for (const Histogram *h : members)
+      all.merge(*h);
+    members = {&all};
   }
+  d.points.clear();
+  std::map<std::string, std::map<int32_t, Params>> params; // by group and type
+  for (auto &key : keys)
+    params[groupOf(key.value)][key.type];
+  std::vector<decltype(params)::value_type *> work;
+  for (auto &entry : params)
+    work.push_back(&entry);
+  inParallel(work.size(), [&](size_t i) {
+    auto &[group, types] = *work[i];
+    auto it = asked.find(group);
+    for (auto &[type, into] : types) {
+      ActivationType a = activationType(type);
+      into = paramsFor(
+          shared.at(group)[0]->range(it == asked.end() ? method : it->second,
+                                     a.levels(), a.symmetric, share),
+          a);
+    }
+  });
+  for (auto &key : keys)
+    d.points[key] = params.at(groupOf(key.value)).at(key.type);
 }
 
 // The scale of an int32 bias is that of the products. Where a channel's weights

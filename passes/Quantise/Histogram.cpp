@@ -56,6 +56,7 @@ void Histogram::add(const float *values, int64_t count) {
       ++finite;
     }
   bad += uint64_t(count) - finite;
+  answers.clear();
   if (!finite)
     return;
   low = total ? std::min(low, least) : least;
@@ -65,13 +66,17 @@ void Histogram::add(const float *values, int64_t count) {
   float inverse = float(1.0 / width());
   for (int64_t i = 0; i < count; ++i)
     if (std::isfinite(values[i])) {
-      int bin = int(std::floor(values[i] * inverse)) + kBins / 2;
+      // The integer below: |values[i] * inverse| is at most kBins / 2.
+      float place = values[i] * inverse;
+      int whole = int(place);
+      int bin = whole - (float(whole) > place) + kBins / 2;
       ++bins[std::clamp(bin, 0, kBins - 1)];
     }
 }
 
 void Histogram::merge(const Histogram &other) {
   bad += other.bad;
+  answers.clear();
   if (!other.total)
     return;
   low = total ? std::min(low, other.low) : other.low;
@@ -96,6 +101,17 @@ Range Histogram::seen() const {
 
 Range Histogram::range(RangeMethod method, int levels, bool symmetric,
                        double share) const {
+  for (const Answer &a : answers)
+    if (a.method == method && a.levels == levels && a.symmetric == symmetric &&
+        a.share == share)
+      return a.range;
+  Range r = find(method, levels, symmetric, share);
+  answers.push_back({method, levels, symmetric, share, r});
+  return r;
+}
+
+Range Histogram::find(RangeMethod method, int levels, bool symmetric,
+                      double share) const {
   Range r = seen();
   if (total && r.high > r.low) {
     if (method == RangeMethod::Percentile)

@@ -64,6 +64,18 @@ private:
   Range leastError(int levels, bool symmetric) const;
   Range leastDivergence(int levels) const;
 
+  Range find(RangeMethod method, int levels, bool symmetric,
+             double share) const;
+
+  /// Ranges that were asked for, until more is added. One at a time may ask.
+  struct Answer {
+    RangeMethod method;
+    int levels;
+    bool symmetric;
+    double share;
+    Range range;
+  };
+  mutable std::vector<Answer> answers;
   std::vector<uint64_t> bins;
   double limit = 0;
   uint64_t total = 0, bad = 0;

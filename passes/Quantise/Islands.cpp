@@ -34,7 +34,7 @@ public:
     for (int u : model.candidates()) {
       report("measuring units alone", done++, model.candidates().size());
       model.enableOnly({u});
-      out.solo[u] = model.measure(fewSamples);
+      out.solo[u] = model.measure(options.few);
     }
     std::vector<IslandStep> steps;
     std::vector<double> now = out.before;
@@ -45,6 +45,9 @@ public:
                        : std::max<size_t>(6, model.candidates().size() / 4);
     while (steps.size() < limit) {
       report("choosing float islands", steps.size(), limit);
+      if (options.most < 0 &&
+          !mayPay(out.solo, now, bestWorst, steps.size() - best))
+        break;
       auto step = next(out.solo, now);
       if (!step)
         break;
@@ -72,7 +75,6 @@ public:
 
 private:
   static constexpr size_t patience = 6;
-  static constexpr size_t fewSamples = 4; ///< that rank units
 
   void report(const char *what, size_t done, size_t all) {
     if (options.progress)
@@ -82,15 +84,44 @@ private:
     return units[unit].kind == UnitKind::Mac ? units[unit].macs : 0;
   }
 
+  bool isEligible(int u) const {
+    return !units[u].pinned &&
+           (allMacs <= 0 || macsOf(u) <= 0 ||
+            (floatMacs + macsOf(u)) / allMacs <= options.floatMacs);
+  }
+
+  /// Whether more steps could be worth it on average since the best set,
+  /// `since` steps ago: if each unit took twice its share of the worst part's
+  /// noise with it.
+  bool mayPay(const std::map<int, std::vector<double>> &solo,
+              const std::vector<double> &now, double bestWorst,
+              size_t since) const {
+    size_t part =
+        size_t(std::min_element(now.begin(), now.end()) - now.begin());
+    double all = 0, gone = 0;
+    std::vector<double> each;
+    for (int u : on) {
+      double own = noise(solo.at(u)[part]);
+      all += own;
+      if (isEligible(u))
+        each.push_back(own);
+    }
+    std::sort(each.rbegin(), each.rend());
+    for (size_t k = 0; k < each.size() && all > 0; ++k) {
+      gone += 2 * each[k] / all;
+      double hoped = gone < 1 ? least(now) - 10 * std::log10(1 - gone) : 200;
+      if (hoped >= bestWorst + options.leastGain * double(since + k + 1))
+        return true;
+    }
+    return false;
+  }
+
   std::optional<IslandStep> next(const std::map<int, std::vector<double>> &solo,
                                  const std::vector<double> &now) {
     // Noise that a unit adds to a part, weighed by how bad the part is.
     std::vector<std::pair<double, int>> ranked;
     for (int u : on) {
-      if (units[u].pinned)
-        continue;
-      if (allMacs > 0 && macsOf(u) > 0 &&
-          (floatMacs + macsOf(u)) / allMacs > options.floatMacs)
+      if (!isEligible(u))
         continue;
       double score = 0;
       for (size_t k = 0; k < now.size(); ++k)
@@ -109,7 +140,7 @@ private:
     };
     for (size_t k = 0; k < ranked.size() && k < 4; ++k) {
       without(ranked[k].second);
-      double worst = least(model.measure(fewSamples));
+      double worst = least(model.measure(options.few));
       if (!best || worst > best->worst)
         best = {ranked[k].second, {}, worst};
     }

@@ -4,8 +4,8 @@
 // unit quantised by itself gives its noise in each part of the outputs; then,
 // step by step, the units that add most to the worst part are tried in float
 // and the best one stays. Some groups (a normalisation written out) pay off
-// only together, so a few steps without gain are allowed; the best set seen
-// wins.
+// only together, so a few steps without gain are allowed, as long as the noise
+// of the units that are left says that they could pay; the best set seen wins.
 #ifndef TESSERA_PASSES_QUANTISE_ISLANDS_H
 #define TESSERA_PASSES_QUANTISE_ISLANDS_H
 
@@ -19,6 +19,7 @@ struct IslandOptions {
       0.05; ///< share of multiply-accumulates that may be float in all
   double leastGain = 0.3; ///< dB a unit, where `most` is -1
   double enough = 45;     ///< dB at which it stops, where `most` is -1
+  size_t few = 4;         ///< samples that rank units
   Progress progress;
 };
 

@@ -1,5 +1,6 @@
 #include "passes/Quantise/Quantise.h"
 #include "passes/Quantise/Exits.h"
+#include "passes/Quantise/Lengths.h"
 #include "passes/Quantise/Prepare.h"
 #include "passes/Quantise/WeightOnly.h"
 
@@ -8,15 +9,12 @@
 
 namespace tessera::quantise {
 
-std::vector<double> verifyModel(const Graph &g, const ModelProto &emitted,
-                                const std::vector<Part> &parts,
-                                const std::vector<Sample> &samples,
-                                const CompileFunction &compile) {
-  std::vector<std::string> outputs;
-  for (const Part &p : parts)
-    if (std::find(outputs.begin(), outputs.end(), p.value) == outputs.end())
-      outputs.push_back(p.value);
-  auto before = compile(withOutputs(g, outputs), "the float model");
+static std::vector<double>
+verifyAgainst(const std::vector<PartValues> &references,
+              const ModelProto &emitted, const std::vector<Part> &parts,
+              const std::vector<Sample> &samples,
+              const CompileFunction &compile) {
+  std::vector<std::string> outputs = valuesOf(parts);
   Graph after(emitted);
   auto runner = compile(withOutputs(after, outputs), "the quantised model");
   std::vector<std::vector<double>> each(parts.size());
@@ -24,16 +22,13 @@ std::vector<double> verifyModel(const Graph &g, const ModelProto &emitted,
   auto anyNonZero = [](const std::vector<float> &v) {
     return std::any_of(v.begin(), v.end(), [](float x) { return x != 0; });
   };
-  for (const Sample &s : samples) {
-    for (auto &[name, value] : s) {
-      before->set(name, value);
+  for (size_t s = 0; s < samples.size(); ++s) {
+    for (auto &[name, value] : samples[s])
       runner->set(name, value);
-    }
-    PartValues wanted = readParts(parts, outputs, before->run()),
-               got = readParts(parts, outputs, runner->run());
+    PartValues got = readParts(parts, outputs, runner->run());
     for (size_t k = 0; k < parts.size(); ++k) {
-      each[k].push_back(signalToNoise(wanted[k], got[k]));
-      alive[k] = alive[k] || anyNonZero(wanted[k]);
+      each[k].push_back(signalToNoise(references[s][k], got[k]));
+      alive[k] = alive[k] || anyNonZero(references[s][k]);
       lives[k] = lives[k] || anyNonZero(got[k]);
     }
   }
@@ -48,6 +43,28 @@ std::vector<double> verifyModel(const Graph &g, const ModelProto &emitted,
   return out;
 }
 
+static std::vector<PartValues>
+referencesOf(FloatModel &model, const std::vector<Part> &parts,
+             const std::vector<Sample> &samples) {
+  std::vector<PartValues> out;
+  for (const Sample &s : samples) {
+    model.run(s);
+    PartValues &values = out.emplace_back();
+    for (const Part &p : parts)
+      values.push_back(readPart(p, model.find(p.value)));
+  }
+  return out;
+}
+
+std::vector<double> verifyModel(const Graph &g, const ModelProto &emitted,
+                                const std::vector<Part> &parts,
+                                const std::vector<Sample> &samples,
+                                const CompileFunction &compile) {
+  FloatModel model(g, valuesOf(parts), compile);
+  return verifyAgainst(referencesOf(model, parts, samples), emitted, parts,
+                       samples, compile);
+}
+
 namespace {
 
 /// How many samples a search may use: by the work of one run, not by the clock,
@@ -57,7 +74,9 @@ size_t searchSamples(double macs) {
 }
 
 /// Of samples that say whether a change is worth a closer look.
-constexpr size_t kFewSamples = 4;
+size_t fewSamples(double macs) {
+  return macs > 0 ? size_t(std::clamp(1e9 / macs, 2.0, 4.0)) : 4;
+}
 
 void refuseEmpty(const std::vector<Unit> &units) {
   bool any = std::any_of(units.begin(), units.end(), [](const Unit &u) {
@@ -96,38 +115,43 @@ public:
     for (const Unit &u : units)
       result.macs += u.macs;
     PolicyOptions policy{options.coverage, result.originalOpset};
-    std::set<int> floating;
-    result.hazards = findHazards(g, policy, floating);
+    std::set<int> hazardous;
+    result.hazards = findHazards(g, policy, hazardous);
     policy.transformer =
         isTransformer(g) ||
         std::any_of(result.hazards.begin(), result.hazards.end(),
                     [](const Hazard &h) {
                       return h.kind == "decomposed-normalisation";
                     });
-    choose(g, units, floating, policy);
+    choose(g, units, hazardous, policy);
     for (auto &[exit, maker] : exitsOf(g, units, exits))
       units[exit].quantised = true;
     applyRecipe(options.recipe, g, units, methods);
+    for (Hazard &h : separateOpen(g, open, units))
+      result.hazards.push_back(h);
     refuseEmpty(units);
-    Ranges ranges = calibrate(g, valuesOfInterest(g, units), source, compile,
-                              options.calibration);
+    std::vector<std::string> values = valuesOfInterest(g, units);
+    FloatModel model(g, values, compile);
+    floatModel = &model;
+    Ranges ranges = calibrate(model, values, source, options.calibration);
+    widenOpen(g, open, ranges);
     for (Hazard &h : findRangeHazards(g, units, ranges))
       result.hazards.push_back(h);
     lint(result.hazards);
     separateUnlike(g, units, ranges);
     result.parts = findParts(g, ranges);
     samples = spread(source, searchSamples(result.macs));
+    references = referencesOf(model, result.parts, samples);
     settle(g, ranges);
     if (options.feedback)
-      roundWithFeedback(g, source, compile, options.progress, result.decisions);
+      roundWithFeedback(g, model, source, options.progress, result.decisions);
     result.emitted = emit(g, result.decisions);
-    result.verified =
-        verifyModel(g, result.emitted.model, result.parts, samples, compile);
+    result.verified = verify(result.emitted.model);
     if (options.biasCorrection)
       correctBiases(g);
     if (options.layerErrors)
       result.errors = measureErrors(g, result.emitted.model, units,
-                                    spread(source, kFewSamples), compile);
+                                    spread(source, 4), compile);
     if (options.latency)
       priceIslands(g, ranges);
     for (const Unit &u : units)
@@ -143,10 +167,15 @@ private:
     removeUnused(proto);
     // Constant shapes are compiled better, and tell how much work a product is.
     declared = proto.graph().input();
+    open = openProbabilities(Graph(proto));
     fixInputs(proto, source);
     // Where all but products is float there would be one behind each of them.
     if (options.exits && !isTransformer(Graph(proto)))
       exits = insertExits(proto, {options.coverage, result.originalOpset});
+  }
+
+  std::vector<double> verify(const ModelProto &emitted) const {
+    return verifyAgainst(references, emitted, result.parts, samples, compile);
   }
 
   void correctBiases(const Graph &g) {
@@ -157,8 +186,7 @@ private:
     shifted.biasShifts =
         meanErrors(g, result.emitted.model, shifted.units, samples, compile);
     EmitResult other = emit(g, shifted);
-    std::vector<double> after =
-        verifyModel(g, other.model, result.parts, samples, compile);
+    std::vector<double> after = verify(other.model);
     result.corrected = {worst(result.verified), worst(after)};
     if (worst(after) <= worst(result.verified))
       return;
@@ -197,12 +225,13 @@ private:
     decideScales(g, ranges, result.ranges, options.percentile, methods, d);
     if (fixed && options.islands.most == 0 && !options.choose)
       return;
-    SwitchModel model(g, d, result.parts, compile, samples);
+    SwitchModel model(g, d, result.parts, compile, samples, references);
     if (!fixed)
       pickMethod(g, ranges, model);
     if (options.choose)
       return chooseOutside(g, ranges, model);
     IslandOptions islands = options.islands;
+    islands.few = fewSamples(result.macs);
     // Who asks for 16 bits asks for accuracy: smaller gains count.
     if (options.activations == TensorProto::INT16)
       islands.leastGain /= 3;
@@ -235,14 +264,12 @@ private:
     context.emit = [&](const std::set<int> &on, bool final) {
       Decisions d = with(on);
       if (final && options.feedback)
-        roundWithFeedback(g, source, compile, options.progress, d);
+        roundWithFeedback(g, *floatModel, source, options.progress, d);
       ModelProto emitted = emit(g, d).model;
       *emitted.mutable_graph()->mutable_input() = declared;
       return emitted;
     };
-    context.verify = [&](const ModelProto &emitted) {
-      return verifyModel(g, emitted, result.parts, samples, compile);
-    };
+    context.verify = [&](const ModelProto &emitted) { return verify(emitted); };
     result.decisions = with(options.choose(context));
     for (int u : model.candidates())
       if (Unit &unit = result.decisions.units[u]; !unit.quantised)
@@ -262,9 +289,10 @@ private:
         noisy.push_back({*std::min_element(parts.begin(), parts.end()), unit});
     std::sort(noisy.begin(), noisy.end());
     noisy.resize(std::min<size_t>(noisy.size(), 8));
+    size_t few = fewSamples(result.macs);
     model.enableOnly(on);
     double best = noisy.empty() ? 0 : model.robustWorst(),
-           bestOfFew = noisy.empty() ? 0 : model.robustWorst(kFewSamples);
+           bestOfFew = noisy.empty() ? 0 : model.robustWorst(few);
     for (size_t k = 0; k < noisy.size(); ++k) {
       if (options.progress)
         options.progress("refining ranges", k, noisy.size());
@@ -280,11 +308,11 @@ private:
         decideScales(g, ranges, result.ranges, options.percentile, methods,
                      trial);
         model.rescale(trial);
-        double few = model.robustWorst(kFewSamples),
-               now = few > bestOfFew ? model.robustWorst() : 0;
+        double ofFew = model.robustWorst(few),
+               now = ofFew > bestOfFew ? model.robustWorst() : 0;
         if (now > best + 0.1) {
           best = now;
-          bestOfFew = few;
+          bestOfFew = ofFew;
         } else {
           methods = before;
         }
@@ -326,7 +354,10 @@ private:
   const SampleSource &source;
   const CompileFunction &compile;
   const QuantiseOptions &options;
+  std::set<std::string> open;       ///< probabilities over axes of open length
+  FloatModel *floatModel = nullptr; ///< while run() works
   std::vector<Sample> samples;
+  std::vector<PartValues> references;         ///< of the float model, by sample
   std::map<std::string, RangeMethod> methods; ///< by value, from the recipe
   google::protobuf::RepeatedPtrField<::onnx::ValueInfoProto> declared;
   std::set<std::string> exits; ///< names of inserted nodes

@@ -1,8 +1,10 @@
 #include "passes/Quantise/Rounding.h"
+#include "passes/Quantise/Parallel.h"
 #include "passes/Quantise/Switches.h"
 
 #include <algorithm>
 #include <cmath>
+#include <mutex>
 
 namespace tessera::quantise {
 
@@ -91,46 +93,40 @@ std::vector<float> rowsUnder(const Window &window,
 constexpr int64_t kPlaces = 64;
 
 std::map<Rows, HalfMoments> measureMoments(
-    const Graph &g, const std::vector<Matrix> &matrices,
-    const SampleSource &samples, const CompileFunction &compile,
-    const Progress &progress,
+    FloatModel &model, const std::vector<Matrix> &matrices,
+    const SampleSource &samples, const Progress &progress,
     const std::function<void(const std::string &, std::vector<float> &)>
         &round) {
   std::map<Rows, HalfMoments> out;
   std::map<Rows, int64_t> wanted; // and their widths
-  std::set<std::string> names;
-  for (const Matrix &m : matrices) {
+  for (const Matrix &m : matrices)
     wanted.emplace(m.input, m.k);
-    names.insert(m.input.value);
-  }
   if (wanted.empty())
     return out;
-  std::vector<std::string> values(names.begin(), names.end());
-  auto runner =
-      compile(withOutputs(g, values),
-              "the float model with the inputs of its products as outputs");
+  std::vector<std::pair<Rows, int64_t>> inputs(wanted.begin(), wanted.end());
+  for (auto &[input, width] : inputs)
+    out[input];
   for (size_t s = 0; s < samples.count; ++s) {
     if (progress)
       progress("measuring inputs", s, samples.count);
-    for (auto &[name, value] : samples.get(s))
-      runner->set(name, value);
-    std::vector<View> views = runner->run();
-    for (auto &[input, width] : wanted) {
-      const View &v =
-          views[size_t(std::find(values.begin(), values.end(), input.value) -
-                       values.begin())];
-      if (v.type != TensorProto::FLOAT || v.dims.empty() || width <= 0)
-        continue;
+    model.run(samples.get(s));
+    inParallel(inputs.size(), [&](size_t i) {
+      auto &[input, width] = inputs[i];
+      const View *found = model.find(input.value);
+      if (!found || found->type != TensorProto::FLOAT || found->dims.empty() ||
+          width <= 0)
+        return;
+      const View &v = *found;
       bool plain = input.window.kernel.empty();
       std::vector<float> x =
           plain ? std::vector<float>(v.floats(), v.floats() + v.count())
                 : rowsUnder(input.window, v.dims, v.floats(), kPlaces);
       if (x.empty() || (plain && v.dims.back() != width))
-        continue;
+        return;
       if (round)
         round(input.value, x);
-      out[input][s % 2].add(x.data(), int64_t(x.size()) / width, width);
-    }
+      out.at(input)[s % 2].add(x.data(), int64_t(x.size()) / width, width);
+    });
   }
   return out;
 }
@@ -159,20 +155,29 @@ roundMatrices(const std::vector<Matrix> &matrices,
   std::map<std::pair<Rows, int64_t>, std::vector<const Matrix *>> groups;
   for (const Matrix &m : matrices)
     groups[{m.input, m.k}].push_back(&m);
+  std::vector<std::pair<const Rows *, std::vector<const Matrix *>>> work;
+  for (auto &[key, group] : groups)
+    work.push_back({&key.first, group});
   std::map<int, BlockWeights> out;
-  for (auto &[key, group] : groups) {
+  for (const Matrix &m : matrices)
+    out[m.unit];
+  std::mutex reporting;
+  size_t done = 0;
+  inParallel(work.size(), [&](size_t w) {
+    auto &[input, group] = work[w];
     BlockOptions own = options;
     if (!own.block)
-      own.block = key.second;
+      own.block = group[0]->k;
     Feedback feedback;
-    if (auto it = moments.find(key.first); it != moments.end())
+    if (auto it = moments.find(*input); it != moments.end())
       feedback = feedbackFor(group, it->second, own);
-    for (const Matrix *m : group) {
-      if (progress)
-        progress("rounding weights", out.size(), matrices.size());
-      out[m->unit] = quantiseBlocks(m->columns, m->k, m->n, feedback, own);
-    }
-  }
+    for (const Matrix *m : group)
+      out.at(m->unit) = quantiseBlocks(m->columns, m->k, m->n, feedback, own);
+    std::lock_guard<std::mutex> lock(reporting);
+    done += group.size();
+    if (progress)
+      progress("rounding weights", done, matrices.size());
+  });
   return out;
 }
 
@@ -195,8 +200,8 @@ static QuantisedWeights inRows(const Matrix &m, const BlockWeights &rounded,
   return q;
 }
 
-void roundWithFeedback(const Graph &g, const SampleSource &samples,
-                       const CompileFunction &compile, const Progress &progress,
+void roundWithFeedback(const Graph &g, FloatModel &model,
+                       const SampleSource &samples, const Progress &progress,
                        Decisions &d) {
   std::vector<Matrix> matrices;
   std::map<std::string, int32_t> types;
@@ -214,7 +219,7 @@ void roundWithFeedback(const Graph &g, const SampleSource &samples,
     matrices.push_back(std::move(*m));
   }
   auto moments =
-      measureMoments(g, matrices, samples, compile, progress,
+      measureMoments(model, matrices, samples, progress,
                      [&](const std::string &v, std::vector<float> &x) {
                        ActivationType type = activationType(types[v]);
                        Params p = d.points.at({v, types[v]});

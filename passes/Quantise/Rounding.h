@@ -43,12 +43,11 @@ std::vector<float> rowsUnder(const Window &window,
                              const std::vector<int64_t> &dims,
                              const float *values, int64_t most);
 
-/// Moments of the matrices' inputs; `round` is applied to the elements of a
-/// value first.
+/// Moments of the matrices' inputs, which are values of `model`; `round` is
+/// applied to the elements of a value first.
 std::map<Rows, HalfMoments> measureMoments(
-    const Graph &graph, const std::vector<Matrix> &matrices,
-    const SampleSource &samples, const CompileFunction &compile,
-    const Progress &progress,
+    FloatModel &model, const std::vector<Matrix> &matrices,
+    const SampleSource &samples, const Progress &progress,
     const std::function<void(const std::string &, std::vector<float> &)>
         &round = {});
 
@@ -62,8 +61,8 @@ roundMatrices(const std::vector<Matrix> &matrices,
 /// Rounds the int8 weights of matrix products in `decisions` with error
 /// feedback: the moments are those of the quantised inputs. Convolutions that
 /// read 16 bits as well: there the weights are what costs.
-void roundWithFeedback(const Graph &graph, const SampleSource &samples,
-                       const CompileFunction &compile, const Progress &progress,
+void roundWithFeedback(const Graph &graph, FloatModel &model,
+                       const SampleSource &samples, const Progress &progress,
                        Decisions &decisions);
 
 } // namespace tessera::quantise

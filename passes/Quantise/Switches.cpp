@@ -1,4 +1,5 @@
 #include "passes/Quantise/Switches.h"
+#include "passes/Quantise/Emit.h"
 #include "passes/Quantise/Splice.h"
 
 #include <algorithm>
@@ -104,6 +105,19 @@ static std::vector<float> inForm(Part::Form form, const View &v) {
   return x;
 }
 
+std::vector<std::string> valuesOf(const std::vector<Part> &parts) {
+  std::vector<std::string> values;
+  for (const Part &p : parts)
+    if (std::find(values.begin(), values.end(), p.value) == values.end())
+      values.push_back(p.value);
+  return values;
+}
+
+std::vector<float> readPart(const Part &p, const View *v) {
+  return v && v->type == TensorProto::FLOAT ? inForm(p.form, *v)
+                                            : std::vector<float>();
+}
+
 PartValues readParts(const std::vector<Part> &parts,
                      const std::vector<std::string> &outputs,
                      const std::vector<View> &views) {
@@ -111,9 +125,7 @@ PartValues readParts(const std::vector<Part> &parts,
   for (const Part &p : parts) {
     size_t k = size_t(std::find(outputs.begin(), outputs.end(), p.value) -
                       outputs.begin());
-    out.push_back(k < views.size() && views[k].type == TensorProto::FLOAT
-                      ? inForm(p.form, views[k])
-                      : std::vector<float>());
+    out.push_back(readPart(p, k < views.size() ? &views[k] : nullptr));
   }
   return out;
 }
@@ -165,8 +177,10 @@ std::vector<std::string> addElements(GraphProto &graph, Splice &splice,
 SwitchModel::SwitchModel(const Graph &g, const Decisions &d,
                          const std::vector<Part> &p,
                          const CompileFunction &compile,
-                         const std::vector<Sample> &s)
-    : graph(g), decisions(d), parts(p), samples(s) {
+                         const std::vector<Sample> &s,
+                         const std::vector<PartValues> &r)
+    : graph(g), decisions(d), parts(p), outputs(valuesOf(p)), samples(s),
+      references(r) {
   for (size_t i = 0; i < d.units.size(); ++i)
     if (d.units[i].quantised) {
       slot[int(i)] = int(order.size());
@@ -180,17 +194,9 @@ SwitchModel::SwitchModel(const Graph &g, const Decisions &d,
   rescale(d);
   for (int unit : order)
     setWeights(unit);
-  // All off: the float model itself.
-  enableOnly({});
-  for (const Sample &sample : samples)
-    references.push_back(runOn(sample));
-  enableOnly({order.begin(), order.end()});
 }
 
 void SwitchModel::build() {
-  for (const Part &p : parts)
-    if (std::find(outputs.begin(), outputs.end(), p.value) == outputs.end())
-      outputs.push_back(p.value);
   model = withOutputs(graph, outputs);
   GraphProto &out = *model.mutable_graph();
   size_t scaleCount = std::max<size_t>(pointSlot.size() * 3, 1),
@@ -232,6 +238,7 @@ void SwitchModel::build() {
   }
   auto nodes = spliced(graph, splice);
   out.mutable_node()->Swap(&nodes);
+  removeUnused(model); // the weights
 }
 
 void SwitchModel::rescale(const Decisions &d) {

@@ -27,11 +27,17 @@ struct Part {
 };
 std::vector<Part> findParts(const Graph &graph, const Ranges &ranges);
 
-/// Outputs of a run as doubles in the form of each part.
+/// The values that parts are made of, once each.
+std::vector<std::string> valuesOf(const std::vector<Part> &parts);
+
+/// Outputs of a run in the form of each part.
 using PartValues = std::vector<std::vector<float>>;
 PartValues readParts(const std::vector<Part> &parts,
                      const std::vector<std::string> &outputs,
                      const std::vector<View> &views);
+
+/// The same of one value; of the wrong type: nothing.
+std::vector<float> readPart(const Part &part, const View *view);
 
 /// Signal to noise in dB, between -99 and 200.
 double signalToNoise(const std::vector<float> &reference,
@@ -48,9 +54,11 @@ ModelProto withOutputs(const Graph &graph,
 class SwitchModel {
 public:
   /// `decisions` says which units are candidates: those quantised in it.
+  /// `references` are the float model's values by sample.
   SwitchModel(const Graph &graph, const Decisions &decisions,
               const std::vector<Part> &parts, const CompileFunction &compile,
-              const std::vector<Sample> &samples);
+              const std::vector<Sample> &samples,
+              const std::vector<PartValues> &references);
 
   /// New scales for the same candidates; weights stay as they are rounded.
   void rescale(const Decisions &decisions);
@@ -83,7 +91,7 @@ private:
   std::vector<float> scales;
   ModelProto model;
   std::unique_ptr<Runner> runner;
-  std::vector<PartValues> references;
+  const std::vector<PartValues> &references;
   std::map<int, std::vector<Tensor>>
       rounded; ///< weights of units as they are when quantised
 };

@@ -228,9 +228,13 @@ roundBlocks(const Graph &g, const std::vector<Unit> &units,
         matrices[bitsOf(*forms[i])].push_back(std::move(*m));
       }
   std::map<Rows, HalfMoments> moments;
-  if (options.feedback)
-    moments =
-        measureMoments(g, all, source, compile, options.calibration.progress);
+  if (options.feedback) {
+    std::set<std::string> inputs;
+    for (const Matrix &m : all)
+      inputs.insert(m.input.value);
+    FloatModel model(g, {inputs.begin(), inputs.end()}, compile);
+    moments = measureMoments(model, all, source, options.calibration.progress);
+  }
   std::map<int, BlockWeights> out;
   for (auto &[bits, some] : matrices)
     out.merge(roundMatrices(some, moments,

@@ -193,7 +193,7 @@ static void initialiseTargets() {
   });
 }
 
-static std::unique_ptr<llvm::TargetMachine> targetMachine(const Isa &isa) {
+static std::unique_ptr<llvm::TargetMachine> targetMachine(const Isa &isa, bool quick) {
   initialiseTargets();
   llvm::Triple triple(isa.triple);
   std::string error;
@@ -204,12 +204,12 @@ static std::unique_ptr<llvm::TargetMachine> targetMachine(const Isa &isa) {
   options.AllowFPOpFusion = llvm::FPOpFusion::Standard; // only where the builder asked for it
   return std::unique_ptr<llvm::TargetMachine>(
       target->createTargetMachine(triple, isa.cpu, isa.attributes, options, llvm::Reloc::PIC_, std::nullopt,
-                                  llvm::CodeGenOptLevel::Aggressive));
+                                  quick ? llvm::CodeGenOptLevel::Less : llvm::CodeGenOptLevel::Aggressive));
 }
 
 /// The lean pipeline: builders already tiled, vectorised and unrolled. The
 /// library is declared empty, so that no loop turns into a call of memcpy.
-static void optimise(llvm::Module &module, llvm::TargetMachine &tm) {
+static void optimise(llvm::Module &module, llvm::TargetMachine &tm, bool quick) {
   llvm::LoopAnalysisManager lam;
   llvm::FunctionAnalysisManager fam;
   llvm::CGSCCAnalysisManager cgam;
@@ -225,7 +225,8 @@ static void optimise(llvm::Module &module, llvm::TargetMachine &tm) {
   pb.crossRegisterProxies(lam, fam, cgam, mam);
   llvm::ModulePassManager mpm;
   cantFail(pb.parsePassPipeline(
-      mpm, "function(sroa,early-cse<memssa>,loop-mssa(loop-rotate,licm),instcombine<no-verify-fixpoint>,simplifycfg)"));
+      mpm, quick ? "function(sroa,early-cse<memssa>)"
+                 : "function(sroa,early-cse<memssa>,loop-mssa(loop-rotate,licm),instcombine<no-verify-fixpoint>,simplifycfg)"));
   mpm.run(module, mam);
 }
 
@@ -238,7 +239,7 @@ static void addLazySaveStub(llvm::Module &module) {
   llvm::ReturnInst::Create(module.getContext(), llvm::BasicBlock::Create(module.getContext(), "", stub));
 }
 
-static FailureOr<llvm::SmallVector<char, 0>> assemble(ModuleOp module, const Isa &isa) {
+static FailureOr<llvm::SmallVector<char, 0>> assemble(ModuleOp module, const Isa &isa, bool quick) {
   Location loc = module.getLoc();
   if (failed(lowerToLLVM(module, isa)))
     return failure();
@@ -246,7 +247,7 @@ static FailureOr<llvm::SmallVector<char, 0>> assemble(ModuleOp module, const Isa
   std::unique_ptr<llvm::Module> code = translateModuleToLLVMIR(module, context, "kernels");
   if (!code)
     return failure();
-  auto tm = targetMachine(isa);
+  auto tm = targetMachine(isa, quick);
   if (!tm) {
     emitError(loc, "LLVM lacks the target of variant ") << isa.name;
     return failure();
@@ -266,7 +267,7 @@ static FailureOr<llvm::SmallVector<char, 0>> assemble(ModuleOp module, const Isa
   }
   if (isa.hasSme2)
     addLazySaveStub(*code);
-  optimise(*code, *tm);
+  optimise(*code, *tm, quick);
   llvm::SmallVector<char, 0> object;
   llvm::raw_svector_ostream os(object);
   llvm::legacy::PassManager pm;
@@ -375,7 +376,8 @@ static void emitNothing(ModuleOp module) {
   func::ReturnOp::create(b, module.getLoc());
 }
 
-FailureOr<PlanVariant> compileVariant(ArrayRef<KernelSource> sources, const Isa &isa, MLIRContext *context) {
+FailureOr<PlanVariant> compileVariant(ArrayRef<KernelSource> sources, const Isa &isa, MLIRContext *context,
+                                      bool quick) {
   Location loc = UnknownLoc::get(context);
   // Chunks of fixed size: the image does not depend on how many threads work.
   constexpr unsigned chunk = 16;
@@ -397,7 +399,7 @@ FailureOr<PlanVariant> compileVariant(ArrayRef<KernelSource> sources, const Isa 
     return failure();
   std::vector<llvm::SmallVector<char, 0>> objects(chunks);
   if (failed(failableParallelForEachN(context, 0, chunks, [&](size_t c) -> LogicalResult {
-        auto object = assemble(*modules[c], isa);
+        auto object = assemble(*modules[c], isa, quick);
         if (failed(object))
           return failure();
         objects[c] = std::move(*object);

@@ -28,9 +28,10 @@ void registerCodegenDialects(mlir::DialectRegistry &registry);
 llvm::LogicalResult emitKernel(const KernelSource &source, llvm::StringRef name, const Isa &isa, mlir::ModuleOp module);
 
 /// Compiles all kernels for `isa`; entries are in the order of `sources`.
-/// The result is a function of the dispatches and the ISA alone.
+/// The result is a function of the dispatches and the ISA alone. `quick` saves
+/// compile time at the cost of slower kernels, for models that run a few times.
 mlir::FailureOr<PlanVariant> compileVariant(llvm::ArrayRef<KernelSource> sources, const Isa &isa,
-                                            mlir::MLIRContext *context);
+                                            mlir::MLIRContext *context, bool quick = false);
 
 } // namespace tessera::cpu
 #endif

@@ -204,6 +204,35 @@ def check_transposed(tools):
             raise Fault(f"errors {one}, {fix}")
 
 
+def check_lengths(tools):
+    """Attention over a cache, calibrated where the cache is long: as good on the first step, where one probability is 1."""
+    rng = np.random.Generator(np.random.PCG64(7))
+    w = nh.from_array(rng.standard_normal((32, 32)).astype(np.float32), "w")
+    nodes = [h.make_node("MatMul", ["q", "k"], ["scores"]), h.make_node("Mul", ["scores", "f"], ["scaled"]), h.make_node("Softmax", ["scaled"], ["p"]),
+             h.make_node("MatMul", ["p", "v"], ["context"]), h.make_node("MatMul", ["context", "w"], ["y"], name="out")]
+    shape = {"q": [1, 4, 32], "k": [1, 32, "past"], "v": [1, "past", 32]}
+    g = h.make_graph(nodes, "g", [h.make_tensor_value_info(n, T.FLOAT, s) for n, s in shape.items()],
+                     [h.make_tensor_value_info("y", T.FLOAT, [1, 4, 32])], [w, nh.from_array(np.float32(32 ** -0.5), "f")])
+
+    def feed(past):
+        return {n: rng.standard_normal([past if d == "past" else d for d in s]).astype(np.float32) for n, s in shape.items()}
+    with tempfile.TemporaryDirectory() as tmp:
+        onnx.save(h.make_model(g, opset_imports=[h.make_opsetid("", 21)], ir_version=10), f"{tmp}/m.onnx")
+        os.mkdir(f"{tmp}/c")
+        for i in range(8):
+            np.savez(f"{tmp}/c/{i}.npz", **feed(64))
+        for scheme, share in (("8x8", 2), ("16x8", 3)):
+            said = tools.call([tools.tessera, "quantize", f"{tmp}/m.onnx", "--calib", f"{tmp}/c", "-o", f"{tmp}/q.onnx", "--islands", 0, "--scheme", scheme])
+            made = {o: n.op_type for n in onnx.load(f"{tmp}/q.onnx").graph.node for o in n.output}
+            integers = sum(made.get(n.input[0]) == "DequantizeLinear" for n in onnx.load(f"{tmp}/q.onnx").graph.node if n.op_type == "MatMul")
+            if integers != share:
+                raise Fault(f"{scheme}: {integers} of 3 products read integers, not {share}: {said}")
+            for past in (64, 3, 1):
+                dB = worst(f"{tmp}/m.onnx", f"{tmp}/q.onnx", [feed(past) for _ in range(4)])
+                if dB < 22:
+                    raise Fault(f"{scheme}: {dB:.1f} dB with a cache of {past}, at least 22")
+
+
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("ids", nargs="*")
@@ -222,6 +251,7 @@ def main():
     if not a.ids:
         for opset in (17, 21):
             tally.attempt(f"weights_{opset}", check_weights, tools, opset, faults=(Fault, Refused))
+        tally.attempt("lengths", check_lengths, tools, faults=(Fault, Refused))
         tally.attempt("transposed", check_transposed, tools, faults=(Fault, Refused))
     return tally.finish()
 

@@ -87,6 +87,7 @@ quantise::CompileFunction makeCompileFunction(std::vector<std::string> dims,
     options.output = (folder + "/model.tsr").str();
     options.dims = dims;
     options.variants = {variant};
+    options.quick = true;
     std::ofstream(options.model, std::ios::binary) << model.SerializeAsString();
     auto context = makeContext();
     printDiagnostics(*context);
