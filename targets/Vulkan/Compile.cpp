@@ -3,6 +3,7 @@
 #include "mlir/Dialect/SPIRV/IR/SPIRVOps.h"
 #include "targets/Cpu/Kernels/Elementwise.h"
 #include "targets/Vulkan/KernelBuilder.h"
+#include "targets/Vulkan/KernelCache.h"
 #include "targets/Vulkan/Lower.h"
 
 #include <thread>
@@ -199,8 +200,8 @@ private:
   ScopedDiagnosticHandler handler;
 };
 
-FailureOr<Kernel> compileDispatch(tsr::DispatchOp op, const Device &device,
-                                  Reasons &reasons) {
+static FailureOr<Kernel> compileAnew(tsr::DispatchOp op, const Device &device,
+                                     Reasons &reasons) {
   MLIRContext *context = op.getContext();
   Capture capture(context, reasons);
   Kernel kernel;
@@ -245,6 +246,27 @@ FailureOr<Kernel> compileDispatch(tsr::DispatchOp op, const Device &device,
     return failure();
   }
   return kernel;
+}
+
+FailureOr<Kernel> compileDispatch(tsr::DispatchOp op, const Device &device,
+                                  Reasons &reasons) {
+  Fingerprint key = fingerprintOf(op, device);
+  std::shared_ptr<const Answer> answer = findAnswer(key);
+  if (!answer) {
+    Reasons found;
+    FailureOr<Kernel> kernel = compileAnew(op, device, found);
+    Answer fresh;
+    if (succeeded(kernel))
+      fresh.kernel = std::move(*kernel);
+    fresh.reasons.assign(found.all.begin(), found.all.end());
+    answer = std::make_shared<const Answer>(std::move(fresh));
+    keepAnswer(key, answer);
+  }
+  reasons.all.insert(reasons.all.end(), answer->reasons.begin(),
+                     answer->reasons.end());
+  if (!answer->kernel)
+    return failure();
+  return *answer->kernel;
 }
 
 } // namespace tessera::vulkan

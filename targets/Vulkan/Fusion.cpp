@@ -104,25 +104,92 @@ void Fusion::addCorrections(Operation *inner) {
   Access a{nullptr, SmallVector<int64_t>(space.size(), 0)};
   if (list.channels > 1)
     a.strides = like->second.strides;
-  if (list.rows)
-    a.buffer = &e.pack(0, e.i32(), bytesOf(list.sums));
+  a.buffer = &e.pack(0, e.i32(), bytesOf(list.sums));
   corrections[inner] = {std::move(list), std::move(a)};
+}
+
+/// A one-element constant of the body.
+static FailureOr<Value> materialise(ElementsAttr attr, const Point &p,
+                                    Emitter &e) {
+  Type type = cpu::KernelEmitter::withLanes(
+      cpu::KernelEmitter::valueType(attr.getElementType()),
+      p.laneAxis < 0 ? cpu::Lanes{} : cpu::Lanes{4, false});
+  if (Value v = cpu::oneNumber(attr, type, e))
+    return v;
+  e.reasons.no() << "a constant of " << attr.getNumElements()
+                 << " elements inside an elementwise kernel";
+  return failure();
+}
+
+SmallVector<Value> Fusion::requantiseAll(Operation *inner, ArrayRef<Value> sums,
+                                         ArrayRef<Value> factors,
+                                         ArrayRef<Value> biases,
+                                         ArrayRef<Point> columns) {
+  const auto &entry = corrections.find(inner)->second;
+  const Corrections &list = entry.first;
+  const Access &access = entry.second;
+  std::pair<Value, Value> header;
+  if (access.buffer->lanes == 4) {
+    Value four = e.loadQuad(*access.buffer, 0);
+    header = {e.lane(four, 0), e.lane(four, 1)};
+  } else {
+    header = {e.load(*access.buffer, 0), e.load(*access.buffer, 1)};
+  }
+  auto listed = [&](Index row, unsigned column) {
+    Value v = loadAt(access, columns[column], row, list.channels);
+    return columns[column].laneAxis < 0 ? v : e.quadSplat(v);
+  };
+  return emitRequantise(inner, e, {sums, factors, biases, header, listed},
+                        list);
 }
 
 FailureOr<Value> Fusion::requantise(Operation *inner, ArrayRef<Value> operands,
                                     const Point &p) {
-  auto found = corrections.find(inner);
-  if (found == corrections.end())
+  if (Value done = requantised.lookup(operands[0]))
+    return done;
+  if (!corrections.contains(inner))
     return failure();
-  const auto &[list, access] = found->second;
-  const Access &a = access;
-  int64_t channels = list.channels;
-  auto row = [&](Index i) {
-    Value v = loadAt(a, p, i, channels);
-    return p.laneAxis < 0 ? v : e.quadSplat(v);
-  };
-  return emitRequantise(inner, e, operands[0], operands[3], operands[4], list,
-                        row);
+  return requantiseAll(inner, operands[0], operands[3], operands[4], p)[0];
+}
+
+/// Whether quads along `axis` can be loaded of it, and nothing else moves it.
+bool Fusion::variesAlong(const Access &a, int axis) const {
+  for (auto [k, stride] : llvm::enumerate(a.strides))
+    if (static_cast<int>(k) != axis && stride != 0)
+      return false;
+  return a.strides[axis] == 0 || isAligned(a, axis, space[axis]);
+}
+
+void Fusion::requantiseTile(ArrayRef<Value> roots, ArrayRef<Point> columns) {
+  Operation *root = op.getRootOp();
+  if (!root || !root->getResult(0).hasOneUse() || columns.empty() ||
+      columns[0].laneAxis < 0)
+    return;
+  Operation *inner = *root->getResult(0).getUsers().begin();
+  auto list = corrections.find(inner);
+  int axis = columns[0].laneAxis;
+  if (list == corrections.end() || !variesAlong(list->second.second, axis) ||
+      llvm::any_of(writes, [&](const Access &a) {
+        return !isAligned(a, axis, space[axis]);
+      }))
+    return;
+  SmallVector<Value> parameters[2];
+  for (unsigned i : {0, 1}) {
+    Value operand = onnx::getOptionalOperand(inner, 3 + i);
+    auto read = reads.find({inner, 3 + i});
+    ElementsAttr constant = onnx::getConstant(operand);
+    if (read == reads.end() ? !constant || constant.getNumElements() != 1
+                            : !variesAlong(read->second, axis))
+      return;
+    for (const Point &p : columns)
+      parameters[i].push_back(read == reads.end()
+                                  ? *materialise(constant, p, e)
+                                  : e.quadSplat(loadAt(read->second, p)));
+  }
+  for (auto [from, to] :
+       llvm::zip(roots, requantiseAll(inner, roots, parameters[0],
+                                      parameters[1], columns)))
+    requantised[from] = to;
 }
 
 void Fusion::forAllAccesses(llvm::function_ref<void(Access &)> f) {
@@ -131,8 +198,7 @@ void Fusion::forAllAccesses(llvm::function_ref<void(Access &)> f) {
   for (Access &a : writes)
     f(a);
   for (auto &entry : corrections)
-    if (entry.second.second.buffer)
-      f(entry.second.second);
+    f(entry.second.second);
 }
 
 void Fusion::mergeAxes() {
@@ -264,19 +330,6 @@ void Fusion::storeAt(const Access &a, const Point &p, Value v) {
   for (auto [axis, s] : llvm::enumerate(strides))
     s = static_cast<int>(axis) == p.laneAxis ? 1 : s / 4;
   e.storeQuad(*a.buffer, e.offset(p.at, strides), e.quadSplat(v));
-}
-
-/// A one-element constant of the body.
-static FailureOr<Value> materialise(ElementsAttr attr, const Point &p,
-                                    Emitter &e) {
-  Type type = cpu::KernelEmitter::withLanes(
-      cpu::KernelEmitter::valueType(attr.getElementType()),
-      p.laneAxis < 0 ? cpu::Lanes{} : cpu::Lanes{4, false});
-  if (Value v = cpu::oneNumber(attr, type, e))
-    return v;
-  e.reasons.no() << "a constant of " << attr.getNumElements()
-                 << " elements inside an elementwise kernel";
-  return failure();
 }
 
 FailureOr<Value> Fusion::valueAt(Value v, const Point &p,

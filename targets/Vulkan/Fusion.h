@@ -38,6 +38,11 @@ public:
   /// without a root), and stores all results. Lanes past the end of the lane
   /// axis are left out.
   mlir::LogicalResult store(mlir::Value root, const Point &p);
+  /// Where a requantisation by channels follows the root: that of all values of
+  /// a tile ([rows][columns], a column at each of `columns`, whose other
+  /// indices do not matter), which `store` then finds done.
+  void requantiseTile(llvm::ArrayRef<mlir::Value> roots,
+                      llvm::ArrayRef<Point> columns);
   /// Tensor `t`, broadcast to the space, at `p`.
   mlir::Value loadBroadcast(Buffer &t, const Point &p);
   /// The vector `t` along `axis` at `p`.
@@ -63,6 +68,12 @@ private:
   mlir::FailureOr<mlir::Value> requantise(mlir::Operation *op,
                                           llvm::ArrayRef<mlir::Value> operands,
                                           const Point &p);
+  llvm::SmallVector<mlir::Value>
+  requantiseAll(mlir::Operation *op, llvm::ArrayRef<mlir::Value> sums,
+                llvm::ArrayRef<mlir::Value> factors,
+                llvm::ArrayRef<mlir::Value> biases,
+                llvm::ArrayRef<Point> columns);
+  bool variesAlong(const Access &a, int axis) const;
   Access broadcast(Buffer &t) const;
   static bool isAligned(const Access &a, int laneAxis, int64_t laneSize);
   void forAllAccesses(llvm::function_ref<void(Access &)> f);
@@ -74,6 +85,7 @@ private:
   llvm::SmallVector<Access> writes;
   /// Of the requantisations, with their lists' accesses.
   llvm::DenseMap<mlir::Operation *, std::pair<Corrections, Access>> corrections;
+  llvm::DenseMap<mlir::Value, mlir::Value> requantised; ///< by root value
   bool valid = true;
 };
 

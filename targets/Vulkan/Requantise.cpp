@@ -4,6 +4,7 @@
 #include "mlir/Dialect/SPIRV/IR/SPIRVOps.h"
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 using namespace mlir;
@@ -57,8 +58,8 @@ struct Lists {
 void listBorder(const Channel &c, double k, Lists &lists, float &nearHalf) {
   double offset = c.biasFirst ? c.bias * c.factor : c.bias;
   double border = ((k - 0.5) * c.scale - offset) / c.factor;
-  double step = c.factor / c.scale, b = std::fabs(offset / c.scale);
-  double doubt = std::ldexp(std::fabs(k) + 2 * b, -21) + std::ldexp(1.0, -20);
+  double step = c.factor / c.scale, b = std::fabs(offset) / c.scale;
+  double doubt = (std::fabs(k) + 2 * b) * 0x1p-21 + 0x1p-20;
   double below = std::floor(border), reach = doubt / step;
   if (border - below > reach && below + 1 - border > reach)
     return;
@@ -133,64 +134,96 @@ findCorrections(Operation *op,
   if (list.rows > 256)
     return reasons.no() << "a requantisation that float32 has " << list.rows
                         << " sums of a channel wrong in";
-  list.nearHalf = nearHalf;
-  list.sums.assign(list.rows * 2 * list.channels,
+  int64_t header = list.headerRows();
+  // A size that other lists have as well: the shader depends on it.
+  int64_t room = std::max<int64_t>(8, llvm::PowerOf2Ceil(list.rows));
+  list.sums.assign((header + 2 * room) * list.channels,
                    std::numeric_limits<int32_t>::min());
+  list.sums[0] = static_cast<int32_t>(list.rows);
+  std::memcpy(&list.sums[1], &nearHalf, 4);
   for (int64_t n = 0; n < list.channels; ++n) {
     for (auto [i, sum] : llvm::enumerate(all[n].up))
-      list.sums[(2 * i) * list.channels + n] = sum;
+      list.sums[(header + 2 * i) * list.channels + n] = sum;
     for (auto [i, sum] : llvm::enumerate(all[n].down))
-      list.sums[(2 * i + 1) * list.channels + n] = sum;
+      list.sums[(header + 2 * i + 1) * list.channels + n] = sum;
   }
   return success();
 }
 
-Value emitRequantise(Operation *op, Emitter &e, Value sum, Value factor,
-                     Value bias, const Corrections &list,
-                     llvm::function_ref<Value(Index row)> correction) {
+/// Looks the sums up, if one of `distances` says that it may be listed.
+static SmallVector<Value> correct(Emitter &e, const RequantisedSums &tile,
+                                  const Corrections &list,
+                                  ArrayRef<Value> distances,
+                                  ArrayRef<Value> results) {
   OpBuilder &b = e.b;
   Location loc = e.loc;
-  Type ints = sum.getType(), floats = e.sameShape(sum, e.f32());
+  auto greater = [&](Value x, Value y) -> Value {
+    return spirv::GLFMaxOp::create(b, loc, x, y);
+  };
+  Value most = distances[0];
+  for (Value d : distances.drop_front())
+    most = greater(most, d);
+  Value limit = arith::BitcastOp::create(b, loc, e.f32(), tile.header.second);
+  Value doubt = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OGE,
+                                      e.across(most, greater), limit);
+  Index end = Index(e.pick(doubt, tile.header.first, e.value(0)));
+  Type ints = results[0].getType();
+  Value one = e.intConst(ints, 1), none = e.intConst(ints, 0);
+  auto found = [&](Value sum, Value listed) -> Value {
+    Value equal =
+        arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, sum, listed);
+    return arith::SelectOp::create(b, loc, equal, one, none);
+  };
+  size_t columns = tile.factors.size();
+  return e.loopBetween(
+      0, end, 256, results, [&](Index row, ValueRange carried) {
+        SmallVector<Value> next(carried.begin(), carried.end());
+        Index first = e.add(e.mul(row, 2), list.headerRows());
+        for (size_t j = 0; j < columns; ++j) {
+          Value up = tile.listed(first, j),
+                down = tile.listed(e.add(first, 1), j);
+          for (size_t k = j; k < next.size(); k += columns) {
+            next[k] =
+                arith::AddIOp::create(b, loc, next[k], found(tile.sums[k], up));
+            next[k] = arith::SubIOp::create(b, loc, next[k],
+                                            found(tile.sums[k], down));
+          }
+        }
+        return next;
+      });
+}
+
+SmallVector<Value> emitRequantise(Operation *op, Emitter &e,
+                                  const RequantisedSums &tile,
+                                  const Corrections &list) {
+  OpBuilder &b = e.b;
+  Location loc = e.loc;
+  Type ints = tile.sums[0].getType(),
+       floats = e.sameShape(tile.sums[0], e.f32());
   double zero = parameter(op, "zero");
-  auto splat = [&](double v) { return e.floatConst(floats, v); };
-  Value s = arith::SIToFPOp::create(b, loc, floats, sum);
-  s = e.addF(e.mulF(s, factor), bias);
-  s = spirv::GLFClampOp::create(b, loc, floats, s,
-                                splat(parameter(op, "low") - zero),
-                                splat(parameter(op, "high") - zero));
-  Value near = math::RoundEvenOp::create(b, loc, s);
-  Value result = arith::FPToSIOp::create(b, loc, ints, near);
-  if (list.rows) {
-    Value distance =
-        math::AbsFOp::create(b, loc, arith::SubFOp::create(b, loc, s, near));
-    distance = e.across(distance, [&](Value x, Value y) -> Value {
-      return spirv::GLFMaxOp::create(b, loc, x, y);
-    });
-    Value doubt =
-        arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OGE, distance,
-                              e.floatConst(e.f32(), list.nearHalf));
-    Index end = Index(e.pick(doubt, e.value(list.rows), e.value(0)));
-    Value one = e.intConst(ints, 1), none = e.intConst(ints, 0);
-    auto found = [&](Index row) -> Value {
-      Value equal = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, sum,
-                                          correction(row));
-      return arith::SelectOp::create(b, loc, equal, one, none);
-    };
-    result = e.loopBetween(
-        0, end, list.rows, result, [&](Index row, ValueRange carried) {
-          Value up =
-              arith::AddIOp::create(b, loc, carried[0], found(e.mul(row, 2)));
-          Value down =
-              arith::SubIOp::create(b, loc, up, found(e.add(e.mul(row, 2), 1)));
-          return SmallVector<Value>{down};
-        })[0];
+  Value low = e.floatConst(floats, parameter(op, "low") - zero),
+        high = e.floatConst(floats, parameter(op, "high") - zero);
+  SmallVector<Value> results, distances;
+  for (auto [k, sum] : llvm::enumerate(tile.sums)) {
+    size_t j = k % tile.factors.size();
+    Value s = arith::SIToFPOp::create(b, loc, floats, sum);
+    s = e.addF(e.mulF(s, tile.factors[j]), tile.biases[j]);
+    s = spirv::GLFClampOp::create(b, loc, floats, s, low, high);
+    Value near = math::RoundEvenOp::create(b, loc, s);
+    results.push_back(arith::FPToSIOp::create(b, loc, ints, near));
+    distances.push_back(
+        math::AbsFOp::create(b, loc, arith::SubFOp::create(b, loc, s, near)));
   }
-  if (zero != 0)
-    result = arith::AddIOp::create(b, loc, result, e.intConst(ints, zero));
+  results = correct(e, tile, list, distances, results);
   Type element = b.getIntegerType(cast<ShapedType>(op->getResult(0).getType())
                                       .getElementType()
                                       .getIntOrFloatBitWidth());
-  return arith::TruncIOp::create(b, loc, e.sameShape(sum, element), result);
+  for (Value &v : results) {
+    if (zero != 0)
+      v = arith::AddIOp::create(b, loc, v, e.intConst(ints, zero));
+    v = arith::TruncIOp::create(b, loc, e.sameShape(v, element), v);
+  }
+  return results;
 }
 
 } // namespace tessera::vulkan

@@ -17,13 +17,17 @@ bool isRequantise(mlir::Operation *op);
 /// Whether a shader reads this operand of `op`, or the compiler alone does.
 bool readsRequantiseOperand(unsigned position);
 
-/// What a shader needs beside the operands.
+/// What a shader needs beside the operands: rows of one number a channel. The
+/// first numbers are the header, so that all lists can share a shader: how many
+/// rows of pairs there are, and the bits of how near to the middle of two
+/// integers a listed sum comes, as a distance from the nearest.
 struct Corrections {
-  /// [rows][up, down][channels]: sums whose result is one more, one less.
+  /// [header rows + 2 * rows][channels]; of a pair of rows the first has sums
+  /// whose result is one more, the second those with one less.
   std::vector<int32_t> sums;
   int64_t rows = 0, channels = 1;
-  unsigned like = 0;  ///< operand that has the channels
-  float nearHalf = 0; ///< distance from the nearest integer of all such sums
+  unsigned like = 0; ///< operand that has the channels
+  int64_t headerRows() const { return channels > 1 ? 1 : 2; }
 };
 
 /// `constant`: an operand's, or null. Fails with a reason where results cannot
@@ -33,12 +37,20 @@ findCorrections(mlir::Operation *op,
                 llvm::function_ref<mlir::ElementsAttr(unsigned)> constant,
                 Corrections &list, Reasons &reasons);
 
-/// The result for `sum`, with its factor and bias in float32. `correction(i)`
-/// loads row i of the list for these sums.
-mlir::Value
-emitRequantise(mlir::Operation *op, Emitter &e, mlir::Value sum,
-               mlir::Value factor, mlir::Value bias, const Corrections &list,
-               llvm::function_ref<mlir::Value(Index row)> correction);
+/// Sums with their factors and biases in float32.
+struct RequantisedSums {
+  llvm::ArrayRef<mlir::Value> sums;            ///< [i][columns]
+  llvm::ArrayRef<mlir::Value> factors, biases; ///< [columns]
+  /// The header's two numbers.
+  std::pair<mlir::Value, mlir::Value> header;
+  /// Row `row` of the list for the sums of a column.
+  llvm::function_ref<mlir::Value(Index row, unsigned column)> listed;
+};
+
+/// The results for `tile.sums`.
+llvm::SmallVector<mlir::Value> emitRequantise(mlir::Operation *op, Emitter &e,
+                                              const RequantisedSums &tile,
+                                              const Corrections &list);
 
 } // namespace tessera::vulkan
 #endif

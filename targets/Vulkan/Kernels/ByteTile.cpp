@@ -50,10 +50,26 @@ SmallVector<Value> ByteTile::accumulate(int64_t groups, int64_t step,
   });
 }
 
-Value ByteTile::finish(ArrayRef<Value> sums, int64_t i, int64_t j, Index quad) {
-  return product.finish(e.quad(sums.slice(i * width() + j * 4, 4)), quad,
-                        product.needsRowSums() ? sums[tile.rows * width() + i]
-                                               : Value{});
+SmallVector<Value> ByteTile::finish(ArrayRef<Value> sums, Index quad,
+                                    Fusion &fusion, unsigned axis,
+                                    Index channel, Index last) {
+  SmallVector<Value> results;
+  for (int64_t i = 0; i < tile.rows; ++i)
+    for (int64_t j = 0; j < tile.quads; ++j)
+      results.push_back(product.finish(
+          e.quad(sums.slice(i * width() + j * 4, 4)), e.add(quad, j),
+          product.needsRowSums() ? sums[tile.rows * width() + i] : Value{}));
+  SmallVector<Point> columns;
+  for (int64_t j = 0; j < tile.quads; ++j) {
+    Point p{SmallVector<Index>(fusion.dims().size(), Index(0)),
+            static_cast<int>(axis)};
+    p.at[axis] = e.add(channel, j);
+    if (!last.is(-1))
+      p.at[axis] = e.min(p.at[axis], last);
+    columns.push_back(std::move(p));
+  }
+  fusion.requantiseTile(results, columns);
+  return results;
 }
 
 } // namespace tessera::vulkan

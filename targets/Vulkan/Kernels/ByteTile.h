@@ -23,9 +23,13 @@ public:
   llvm::SmallVector<mlir::Value> accumulate(int64_t groups, int64_t step,
                                             Index first, mlir::ValueRange sums,
                                             LoadWords load);
-  /// The four sums of row i and quad j.
-  mlir::Value finish(llvm::ArrayRef<mlir::Value> sums, int64_t i, int64_t j,
-                     Index quad);
+  /// All results, [rows][quads]. `fusion` requantises them where it can: the
+  /// lane axis of the results is `axis`, the first quad along it `channel`, and
+  /// `last` the last that there is, or -1 if the grid has no more.
+  llvm::SmallVector<mlir::Value> finish(llvm::ArrayRef<mlir::Value> sums,
+                                        Index quad, Fusion &fusion,
+                                        unsigned axis, Index channel,
+                                        Index last);
 
 private:
   int64_t width() const { return tile.quads * 4; }

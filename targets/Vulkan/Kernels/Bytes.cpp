@@ -60,20 +60,21 @@ static int64_t signedByte(char byte, bool flip) {
 static SmallVector<int64_t> columnSums(ArrayRef<char> raw, bool flip,
                                        ArrayRef<PackAxis> rows,
                                        PackAxis columns) {
-  SmallVector<int64_t> sums(columns.count, 0);
-  SmallVector<int64_t> at(rows.size(), 0);
+  SmallVector<int64_t> offsets{0};
+  for (PackAxis axis : rows) {
+    SmallVector<int64_t> further;
+    for (int64_t offset : offsets)
+      for (int64_t i = 0; i < axis.count; ++i)
+        further.push_back(offset + i * axis.stride);
+    offsets = std::move(further);
+  }
+  SmallVector<int64_t> sums;
   for (int64_t n = 0; n < columns.count; ++n) {
-    std::function<void(unsigned, int64_t)> walk = [&](unsigned axis,
-                                                      int64_t offset) {
-      for (int64_t i = 0; i < rows[axis].count; ++i) {
-        int64_t from = offset + i * rows[axis].stride;
-        if (axis + 1 < rows.size())
-          walk(axis + 1, from);
-        else
-          sums[n] += signedByte(raw[from], flip);
-      }
-    };
-    walk(0, n * columns.stride);
+    const char *column = raw.data() + n * columns.stride;
+    int64_t sum = 0;
+    for (int64_t offset : offsets)
+      sum += signedByte(column[offset], flip);
+    sums.push_back(sum);
   }
   return sums;
 }

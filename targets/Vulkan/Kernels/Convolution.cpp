@@ -193,7 +193,7 @@ LogicalResult Convolution::emitDepthwise() {
     return fusion.store(round(sum), p);
   };
   return vulkan::emitDepthwise(e, fusion, s, *x,
-                               {zero, begin, input, weightOf, add, store});
+                               {zero, begin, input, weightOf, add, store, {}});
 }
 
 // --- element by element

@@ -133,6 +133,8 @@ LogicalResult emitDepthwise(Emitter &e, const Fusion &fusion, const Windows &s,
     Depthwise kernel(e, s, x, math, wide);
     SmallVector<Value> sums =
         kernel.sums(at, e.add(e.mul(image, x.strides[0] / 4), quad), quad);
+    if (math.finish)
+      math.finish(sums, quad);
     for (int64_t i = 0; i < wide; ++i) {
       Index column = e.add(at[last], i);
       e.when(s.out[last] % wide ? e.ge(column, start) : Value{}, [&] {

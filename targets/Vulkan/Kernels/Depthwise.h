@@ -18,6 +18,8 @@ struct DepthwiseMath {
       add;
   llvm::function_ref<mlir::LogicalResult(mlir::Value sum, const Point &p)>
       store;
+  /// Told all sums of an invocation before they are stored, if not null.
+  llvm::function_ref<void(llvm::ArrayRef<mlir::Value> sums, Index quad)> finish;
 };
 
 /// Whether `t` is made of quads of channels.

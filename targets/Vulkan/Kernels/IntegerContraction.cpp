@@ -89,11 +89,14 @@ LogicalResult IntegerProduct::emit() {
       (depth + 3) / 4 / step, step, quad, bytes.begin(quad),
       [&](int64_t i, Index group) { return load(rows.at(e, i), group); });
   SmallVector<int64_t> outer(fusion.dims().drop_back(1));
+  SmallVector<Value> results =
+      bytes.finish(sums, quad, fusion, outer.size(), quad,
+                   tile.columnQuads * 4 == n ? -1 : (n - 1) / 4);
   return storeTile(e, tile, rows, quad, n, [&](int64_t i, int64_t j) {
     Index at = e.add(quad, j);
     Point p{e.digits(rows.at(e, i), outer), static_cast<int>(outer.size())};
     p.at.push_back(at);
-    return fusion.store(bytes.finish(sums, i, j, at), p);
+    return fusion.store(results[i * tile.quads + j], p);
   });
 }
 

@@ -139,12 +139,16 @@ LogicalResult IntegerConvolution::emitTile() {
                                   return loadPixel(from[i], inside[i], g);
                                 });
       });
+  Index groupChannel = e.mul(group, out / 4),
+        last =
+            quads * 4 == out ? Index(-1) : e.add(groupChannel, (out - 1) / 4);
+  SmallVector<Value> results = bytes.finish(
+      sums, first, fusion, 1, e.add(groupChannel, pixels.quad()), last);
   return pixels.store(
       out, [&](int64_t i, int64_t j, Index channel, ArrayRef<Index> at) {
-        Point p{{image, e.add(e.mul(group, out / 4), channel)}, 1};
+        Point p{{image, e.add(groupChannel, channel)}, 1};
         p.at.append(at.begin(), at.end());
-        Index quad = e.add(e.mul(group, quads), channel);
-        return fusion.store(bytes.finish(sums, i, j, quad), p);
+        return fusion.store(results[i * tile.quads + j], p);
       });
 }
 
@@ -161,8 +165,13 @@ LogicalResult IntegerConvolution::emitDepthwise() {
                                  arith::MulIOp::create(e.b, e.loc, v, by));
   };
   auto store = [&](Value sum, const Point &p) { return fusion.store(sum, p); };
-  return vulkan::emitDepthwise(e, fusion, s, *x,
-                               {zero, begin, input, weight, add, store});
+  auto finish = [&](ArrayRef<Value> sums, Index quad) {
+    Point p{SmallVector<Index>(fusion.dims().size(), Index(0)), 1};
+    p.at[1] = quad;
+    fusion.requantiseTile(sums, p);
+  };
+  return vulkan::emitDepthwise(
+      e, fusion, s, *x, {zero, begin, input, weight, add, store, finish});
 }
 
 LogicalResult IntegerConvolution::emit() {
