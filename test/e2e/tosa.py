@@ -142,6 +142,11 @@ quantised("softmax_widens", ["2,5,40"], "int16 y", SMALL + " a = Softmax(x0) y =
 quantised("sum_at_its_bound", ["7,9,1"], "int8 y", " zl = Constant<value = int8 {-128}>() q = QuantizeLinear(f0, sa, zl) x = DequantizeLinear(q, sa, zl) k = Constant<value = int8[1,4] {127, 127, 127, 127}>()"
           " w = DequantizeLinear(k, ws, wz) m = MatMul(x, w) r = Relu(m) c = Constant<value = float[4] {0.01, -0.01, 0.02, 0.0}>() n = Add(r, c) y = QuantizeLinear(n, sb, zl)")
 
+quantised("bias_of_31_bits", ["7,12"], "int8 y", WEIGHT.format(0, "12,3") + " b = Constant<value = float[3] {-171800.0, 0.5, 300000.0}>() m = Gemm(x0, w0, b) y = QuantizeLinear(m, sb, zb)")
+quantised("extremes", ["1,4,6,5", "1,4,6,1"], "int8 y, int8 v", " a = Max(x0, x1) y = QuantizeLinear(a, sc, zb) b = Min(x0, x1) v = QuantizeLinear(b, sb, za)")
+quantised("extremes_of_one", ["1,4,6,5"], "int8 y, int8 v, int8 u", WEIGHT.format(0, "8,4,3,3") + " k = Constant<value = float[1,1,1,1] {-0.4}>() six = Constant<value = float {1.5}>() a = Max(x0, k) y = QuantizeLinear(a, sc, zb)"
+          " c = Conv(x0, w0, $[8]) r = LeakyRelu<alpha=0.2>(c) b = Max(r, k) v = QuantizeLinear(b, sb, za) d = Min(six, c) u = QuantizeLinear(d, sa, za)")
+
 # Rows that vary much, little and not at all: a factor of 0 a row, and one that is nearly 0.
 ROWS = " k = Constant<value = float[5,1] {{1.0, 0.3, 0.02, 0.0, 0.1}}>() n = Mul(f0, k) q = QuantizeLinear(n, sa, za) x = DequantizeLinear(q, sa, za) sn = Constant<value = float {{{0}}}>()"
 for name, width, step in (("norm_layer", 96, 0.03), ("norm_layer_long", 384, 0.04), ("norm_layer_two", 2, 0.02)):

@@ -144,7 +144,7 @@ class Graph:
         shape = list(t[1])
         other = [1 if self.rng.random() < 0.3 else d for d in shape]
         u = t if self.rng.random() < 0.15 else self.source(other, float(self.pick(0.5, 3.0, 20.0)))
-        op = self.pick("Add", "Sub", "Mul")
+        op = self.pick("Add", "Sub", "Mul", "Max", "Min")
         a, b = self.meaning(t), self.meaning(u)
         y = self.node(op, [a, b] if self.rng.random() < 0.7 else [b, a])
         span = self.span(t) * self.span(u) / 4 if op == "Mul" else self.span(t) + self.span(u)

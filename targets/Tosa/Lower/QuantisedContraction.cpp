@@ -125,7 +125,7 @@ Value quantiseBias(Lowerer &l, Value bias, int64_t channels, Scaled &meaning, Ty
            << onnx::getTypeName(bias.getType());
     return {};
   }
-  const double limit = wide ? 1e11 : 1e9; // U55 adds 40 bits
+  const double limit = wide ? 1e11 : 2147483647.0; // U55 adds 40 bits
   double off = 0;
   int64_t most = 0;
   for (int64_t c = 0; c < channels; ++c) {

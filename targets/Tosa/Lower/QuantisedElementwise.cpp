@@ -1,4 +1,4 @@
-// Sums, products, means and joins of quantised tensors: 32-bit integers of a
+// Sums, products, extremes, means and joins of quantised tensors: 32-bit integers of a
 // common scale.
 #include "targets/Tosa/Lower/Quantised.h"
 
@@ -145,10 +145,8 @@ LogicalResult addConstant(Operation *op, Lowerer &l, unsigned tensor) {
   return success();
 }
 
-LogicalResult lowerSum(Operation *op, Lowerer &l) {
-  for (unsigned i : {0u, 1u})
-    if (onnx::getConstant(op->getOperand(i)))
-      return addConstant(op, l, 1 - i);
+/// Two tensors by an operator of 32-bit integers of one step.
+LogicalResult joinTwo(Operation *op, Lowerer &l, StringRef mnemonic) {
   const Scaled *x = termOf(op, l, 0), *y = termOf(op, l, 1);
   if (!x || !y)
     return failure();
@@ -162,9 +160,46 @@ LogicalResult lowerSum(Operation *op, Lowerer &l) {
   Value p = atStep(l, in[0], *x, *step), q = atStep(l, in[1], *y, *step);
   if (!p || !q)
     return failure();
-  l.set(result, l.binary(op->getName().stripDialect() == "Add" ? "add" : "sub", p, q), perm);
+  l.set(result, l.binary(mnemonic, p, q), perm);
   l.scaled[result] = meaning;
   return success();
+}
+
+/// Max and Min of one number narrow the bounds of what is meant.
+LogicalResult boundBy(Operation *op, Lowerer &l, unsigned tensor, double number) {
+  Value in = op->getOperand(tensor), result = op->getResult(0);
+  if (std::isnan(number) || Lowerer::shapeOf(in) != Lowerer::shapeOf(result))
+    return l.no() << "of a NaN, or of a number of more axes";
+  Scaled m = l.scaled.lookup(in);
+  if (!m.pending.empty()) {
+    m.pending.push_back(op);
+  } else {
+    bool lower = op->getName().stripDialect() == "Max";
+    for (double *bound : {&m.low, &m.high})
+      *bound = lower ? std::max(*bound, number) : std::min(*bound, number);
+  }
+  Perm perm = l.order(in);
+  l.set(result, l.get(in, perm), perm);
+  l.scaled[result] = m;
+  return success();
+}
+
+/// Max and Min of two tensors: at a common step.
+LogicalResult lowerExtreme(Operation *op, Lowerer &l) {
+  if (op->getNumOperands() != 2)
+    return l.no() << "of " << op->getNumOperands() << " operands";
+  for (unsigned i : {0u, 1u})
+    if (auto c = l.constantOf(op->getOperand(i)))
+      return c->isFloat() && c->size() == 1 ? boundBy(op, l, 1 - i, c->real(0))
+                                            : LogicalResult(l.no() << "of a constant that is not one number");
+  return joinTwo(op, l, op->getName().stripDialect() == "Max" ? "maximum" : "minimum");
+}
+
+LogicalResult lowerSum(Operation *op, Lowerer &l) {
+  for (unsigned i : {0u, 1u})
+    if (onnx::getConstant(op->getOperand(i)))
+      return addConstant(op, l, 1 - i);
+  return joinTwo(op, l, op->getName().stripDialect() == "Add" ? "add" : "sub");
 }
 
 /// The axis of the result along which a constant differs; none if along more.
@@ -356,6 +391,7 @@ LogicalResult lowerConcat(Operation *op, Lowerer &l) {
 }
 
 RegisterLowering sums({"Add", "Sub"}, Domain::Integer, Elements::Float, {}, lowerSum);
+RegisterLowering extremes({"Max", "Min"}, Domain::Integer, Elements::Float, {}, lowerExtreme);
 RegisterLowering mul({"Mul"}, Domain::Integer, Elements::Float, {}, lowerMul);
 RegisterLowering quotients({"Div"}, Domain::Integer, Elements::Float, {}, lowerDiv);
 RegisterLowering globalAveragePool({"GlobalAveragePool"}, Domain::Integer, Elements::Float, {},
