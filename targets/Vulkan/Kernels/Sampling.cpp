@@ -15,7 +15,7 @@ using P = arith::CmpFPredicate;
 Value toFloat(Emitter &e, Index i) {
   if (i.known())
     return e.floatConst(e.f32(), static_cast<double>(i.c));
-  return arith::SIToFPOp::create(e.b, e.loc, e.f32(), i.v);
+  return arith::SIToFPOp::create(e.b, e.loc, e.f32(), e.value(i));
 }
 
 /// Whole number of a float; NaN and what is far outside become 0.
