@@ -241,6 +241,24 @@ std::vector<Sample> spread(const SampleSource &source, size_t most) {
   return out;
 }
 
+std::vector<Sample> othersThan(const SampleSource &source, size_t most) {
+  size_t count = std::min(source.count, most);
+  std::set<size_t> taken;
+  for (size_t i = 0; i < count; ++i)
+    taken.insert(i * source.count / count);
+  std::vector<size_t> rest;
+  for (size_t i = 0; i < source.count; ++i)
+    if (!taken.count(i))
+      rest.push_back(i);
+  if (rest.empty())
+    return spread(source, most);
+  std::vector<Sample> out;
+  count = std::min(rest.size(), most);
+  for (size_t i = 0; i < count; ++i)
+    out.push_back(source.get(rest[i * rest.size() / count]));
+  return out;
+}
+
 /// Whether all samples have the shapes of the first.
 static bool areAlike(const std::vector<Sample> &samples) {
   for (const Sample &s : samples)

@@ -31,6 +31,8 @@ int foldWeights(ModelProto &model, const CompileFunction &compile);
 
 /// At most `most` samples, spread over the data, which may be in some order.
 std::vector<Sample> spread(const SampleSource &source, size_t most);
+/// As many of those that spread() leaves out; of all, if it leaves none out.
+std::vector<Sample> othersThan(const SampleSource &source, size_t most);
 
 /// Fixes the dimensions of the model's inputs to those of the samples, if these
 /// are all alike.

@@ -147,7 +147,7 @@ public:
       roundWithFeedback(g, model, source, options.progress, result.decisions);
     result.emitted = emit(g, result.decisions);
     result.verified = verify(result.emitted.model);
-    if (options.biasCorrection)
+    if (options.biasCorrection.value_or(!options.choose && isCheapToCorrect()))
       correctBiases(g);
     if (options.layerErrors)
       result.errors = measureErrors(g, result.emitted.model, units,
@@ -178,17 +178,30 @@ private:
     return verifyAgainst(references, emitted, result.parts, samples, compile);
   }
 
+  /// Two more models are compiled: little beside few units or long runs.
+  bool isCheapToCorrect() const {
+    double units = double(result.decisions.units.size());
+    return units <= 24 || result.macs >= 4e6 * units;
+  }
+
   void correctBiases(const Graph &g) {
     auto worst = [](const std::vector<double> &v) {
       return v.empty() ? 200 : *std::min_element(v.begin(), v.end());
     };
     Decisions shifted = result.decisions;
     shifted.biasShifts =
-        meanErrors(g, result.emitted.model, shifted.units, samples, compile);
+        meanErrors(g, result.emitted.model, shifted.units,
+                   othersThan(source, samples.size()), compile);
+    if (shifted.biasShifts.empty())
+      return;
     EmitResult other = emit(g, shifted);
     std::vector<double> after = verify(other.model);
-    result.corrected = {worst(result.verified), worst(after)};
-    if (worst(after) <= worst(result.verified))
+    // Small gains on these samples are chance as often as not.
+    double needed = options.biasCorrection ? 0 : 1;
+    bool kept = worst(after) > worst(result.verified) + needed;
+    if (kept || options.biasCorrection)
+      result.corrected = {worst(result.verified), worst(after)};
+    if (!kept)
       return;
     result.decisions = std::move(shifted);
     result.emitted = std::move(other);

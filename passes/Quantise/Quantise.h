@@ -45,8 +45,10 @@ struct QuantiseOptions {
   bool searchWeightError = false;
   bool feedback =
       true; ///< rounds the weights of matrix products with error feedback
-  bool biasCorrection = false; ///< kept where it helps on the samples
-  bool layerErrors = false;    ///< fills QuantiseResult::errors
+  /// Kept where it helps on samples that it was not measured on; none: tried
+  /// where its two compilations are little beside the runs.
+  std::optional<bool> biasCorrection;
+  bool layerErrors = false; ///< fills QuantiseResult::errors
   /// Cost of a model on the target; if set, fills QuantiseResult::frontier.
   std::function<double(const ModelProto &)> latency;
   IslandOptions islands;
@@ -83,7 +85,7 @@ struct QuantiseResult {
   std::map<int, UnitErrors> errors;    ///< by unit
   std::vector<FrontierPoint> frontier; ///< with each more island
   /// Worst part before and after the correction of biases, where it was asked
-  /// for; it was kept if the second is the higher.
+  /// for or kept; it was kept if the second is the higher.
   std::optional<std::pair<double, double>> corrected;
   int64_t originalOpset = 0; ///< before it was raised, or 0
   int foldedNorms = 0;

@@ -202,6 +202,13 @@ def check_transposed(tools):
         # The only unit: what is isolated is all that accumulates.
         if abs(one["isolated"]["snr_db"] - one["accumulated"]["snr_db"]) > (6 if fix["kept"] else 0.1) or one["isolated"]["cosine"] < 0.99:
             raise Fault(f"errors {one}, {fix}")
+        calib = [{"x": np.load(f"{tmp}/c/{i}.npy")} for i in range(6)]
+        tried = worst(f"{tmp}/m.onnx", f"{tmp}/q.onnx", calib)
+        tools.call([tools.tessera, "quantize", f"{tmp}/m.onnx", "--calib", f"{tmp}/c", "-o", f"{tmp}/n.onnx", "--islands", 0, "--no-bias-correction", "--report", f"{tmp}/n"])
+        if "bias_correction" in json.load(open(f"{tmp}/n/report.json")):
+            raise Fault("--no-bias-correction corrects")
+        if (left := worst(f"{tmp}/m.onnx", f"{tmp}/n.onnx", calib)) > tried + 0.2:
+            raise Fault(f"{tried:.1f} dB with biases corrected, {left:.1f} without")
 
 
 def check_lengths(tools):

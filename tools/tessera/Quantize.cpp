@@ -35,8 +35,8 @@ struct Arguments {
   int64_t block = 32;
   double atLeast = 0;
   bool quiet = false, asymmetric = false, nearest = false,
-       biasCorrection = false, hasFloor = false, hasRanges = false,
-       hasPercentile = false;
+       biasCorrection = false, hasBias = false, hasFloor = false,
+       hasRanges = false, hasPercentile = false;
 };
 
 void printSummary(const Arguments &a, const QuantiseResult &r) {
@@ -168,7 +168,8 @@ int readOptions(const Arguments &a, QuantiseOptions &o) {
     o.ranges = parseRangeMethod(a.ranges);
   o.percentile = a.percentile;
   o.feedback = !a.nearest;
-  o.biasCorrection = a.biasCorrection;
+  if (a.hasBias)
+    o.biasCorrection = a.biasCorrection;
   o.layerErrors = !a.report.empty();
   if (!a.target.empty())
     o.latency = [&a](const ModelProto &m) { return latencyOn(a, m); };
@@ -395,9 +396,11 @@ void addQuantize(CLI::App &app, int &status) {
   command->add_option("--target", a->target,
                       "With --report: frontier.svg, accuracy against the "
                       "target's latency with each more island");
-  command->add_flag("--bias-correction", a->biasCorrection,
-                    "Add to biases what quantisation loses on average, if that "
-                    "helps on the samples");
+  command->add_flag(
+      "--bias-correction,!--no-bias-correction", a->biasCorrection,
+      "Add to biases what quantisation loses on average, if that helps on "
+      "other samples; without\n"
+      "the option it is tried where it costs little time");
   command->add_option(
       "--metric", a->metric,
       "Measure on the samples: snr, top1, or a shell command that is given two "
@@ -423,6 +426,7 @@ void addQuantize(CLI::App &app, int &status) {
                   "0.9");
   command->callback([=, &status] {
     a->hasFloor = floor->count() != 0;
+    a->hasBias = command->count("--bias-correction");
     a->hasRanges = command->count("--ranges") != 0;
     a->hasPercentile = command->count("--percentile") != 0;
     status = checkUseful(*command, *a);
