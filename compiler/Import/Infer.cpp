@@ -160,6 +160,8 @@ private:
         computed.insert(node.output().begin(), node.output().end());
         if (node.domain().empty() && node.op_type() == "Loop")
           prepareLoop(node);
+        if (node.domain().empty() && node.op_type() == "STFT")
+          sayOneSided(node);
         continue;
       }
       for (auto &output : node.output()) {
@@ -186,6 +188,17 @@ private:
       if (a.has_g() && a.name() == "body")
         return a.mutable_g();
     return nullptr;
+  }
+
+  // ONNX's inference takes 0 where the schema's default is 1.
+  static void sayOneSided(NodeProto &node) {
+    for (const AttributeProto &a : node.attribute())
+      if (a.name() == "onesided")
+        return;
+    AttributeProto &a = *node.add_attribute();
+    a.set_name("onesided");
+    a.set_type(AttributeProto::INT);
+    a.set_i(1);
   }
 
   // Iteration number and condition are scalars where nobody says otherwise.

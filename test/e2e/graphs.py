@@ -134,6 +134,8 @@ graph("grid_sample", """g (float[2,3,7,6] x, float[2,5,4,2] g) => (float a, floa
   c = GridSample<mode="cubic", padding_mode="reflection", align_corners=1>(x, g) }""", limit=1e-4)
 graph("dft_stft", """g (float[2,30,1] x) => (float a, float b) { a = DFT<onesided=1>(x) step = Constant<value = int64 {5}>() length = Constant<value = int64 {12}>()
   b = STFT<onesided=1>(x, step, $[12], length) }""", limit=1e-4)
+graph("stft_default", """g (float[2,30,1] x) => (float[2,4,7,2] a) { step = Constant<value = int64 {5}>() length = Constant<value = int64 {12}>()
+  a = STFT(x, step, $[12], length) }""", limit=1e-4)
 graph("resize_by_data", "g (float[1,3,7,5] x) => (float y, float z) { s = Constant<value = int64[4] {1, 3, 11, 9}>() y = Resize<mode=\"cubic\", coordinate_transformation_mode=\"align_corners\">(x, , , s) f = Constant<value = float[4] {1.0, 1.0, 0.6, 0.7}>() z = Resize<mode=\"linear\", antialias=1>(x, , f) }", limit=1e-4)
 graph("rnn_kinds", """g (float[t,b,6] x) => (float y, float z, float h) { y, u = RNN<hidden_size=9, activations=["Relu"]>(x, $[1,9,6], $[1,9,9], $[1,18])
   z, h = GRU<hidden_size=9, direction="reverse", linear_before_reset=1, clip=0.5>(x, $[1,27,6], $[1,27,9], $[1,54]) }""", [[4, 2, 6]], [[1, 1, 6]], opset=14)
