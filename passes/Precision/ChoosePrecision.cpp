@@ -149,8 +149,9 @@ JointSide Chooser::place(ModelProto proto, PrecisionPlan &plan) {
   auto func = (*module)->lookupSymbol<func::FuncOp>("main");
   PlaceOptions place = options.place;
   place.strict |= plan.withoutHalf;
-  auto problem = buildProblem(func, *options.target,
-                              {place.strict, place.pins, place.vendors});
+  auto problem =
+      buildProblem(func, *options.target,
+                   {place.strict, place.pins, place.vendors, place.measured});
   if (failed(problem))
     throw refuse();
   auto placement = choosePlacement(func, *options.target, *problem, place);
@@ -291,7 +292,8 @@ std::vector<size_t> Chooser::inOrderOfCost() const {
 
 /// The first of `order` that keeps the limit when it is really run.
 size_t Chooser::pick(std::vector<size_t> order) {
-  constexpr double slack = 1.25; // how far what is expected may be off
+  // How far what is expected may be off; corrected biases gain up to 3 dB.
+  const double slack = model.corrects ? 2 : 1.25;
   unsigned tried = 0;
   for (size_t k : order) {
     const PrecisionPlan &plan = choice.plans[k];

@@ -147,7 +147,7 @@ public:
       roundWithFeedback(g, model, source, options.progress, result.decisions);
     result.emitted = emit(g, result.decisions);
     result.verified = verify(result.emitted.model);
-    if (options.biasCorrection.value_or(!options.choose && isCheapToCorrect()))
+    if (corrects())
       correctBiases(g);
     if (options.layerErrors)
       result.errors = measureErrors(g, result.emitted.model, units,
@@ -178,34 +178,55 @@ private:
     return verifyAgainst(references, emitted, result.parts, samples, compile);
   }
 
-  /// Two more models are compiled: little beside few units or long runs.
-  bool isCheapToCorrect() const {
+  /// Asked, or cheap: two more models are compiled, which is little beside few
+  /// units or long runs.
+  bool corrects() const {
     double units = double(result.decisions.units.size());
-    return units <= 24 || result.macs >= 4e6 * units;
+    return options.biasCorrection.value_or(units <= 24 ||
+                                           result.macs >= 4e6 * units);
+  }
+
+  static double worst(const std::vector<double> &v) {
+    return v.empty() ? 200 : *std::min_element(v.begin(), v.end());
+  }
+
+  /// The decisions with corrected biases, as a model and its noise. Small gains
+  /// on these samples are chance as often as not; `gains` says whether it is
+  /// more. None if there is nothing to correct.
+  struct Corrected {
+    Decisions decisions;
+    EmitResult emitted;
+    std::vector<double> verified;
+    bool gains = false;
+  };
+  std::optional<Corrected> corrected(const Graph &g, const Decisions &decisions,
+                                     const ModelProto &emitted,
+                                     const std::vector<double> &before) const {
+    Corrected c{decisions, {}, {}};
+    c.decisions.biasShifts =
+        meanErrors(g, emitted, decisions.units,
+                   othersThan(source, samples.size()), compile);
+    if (c.decisions.biasShifts.empty())
+      return std::nullopt;
+    c.emitted = emit(g, c.decisions);
+    c.verified = verify(c.emitted.model);
+    double needed = options.biasCorrection ? 0 : 1;
+    c.gains = worst(c.verified) > worst(before) + needed;
+    return c;
   }
 
   void correctBiases(const Graph &g) {
-    auto worst = [](const std::vector<double> &v) {
-      return v.empty() ? 200 : *std::min_element(v.begin(), v.end());
-    };
-    Decisions shifted = result.decisions;
-    shifted.biasShifts =
-        meanErrors(g, result.emitted.model, shifted.units,
-                   othersThan(source, samples.size()), compile);
-    if (shifted.biasShifts.empty())
+    auto other =
+        corrected(g, result.decisions, result.emitted.model, result.verified);
+    if (!other)
       return;
-    EmitResult other = emit(g, shifted);
-    std::vector<double> after = verify(other.model);
-    // Small gains on these samples are chance as often as not.
-    double needed = options.biasCorrection ? 0 : 1;
-    bool kept = worst(after) > worst(result.verified) + needed;
-    if (kept || options.biasCorrection)
-      result.corrected = {worst(result.verified), worst(after)};
-    if (!kept)
+    if (other->gains || options.biasCorrection)
+      result.corrected = {worst(result.verified), worst(other->verified)};
+    if (!other->gains)
       return;
-    result.decisions = std::move(shifted);
-    result.emitted = std::move(other);
-    result.verified = std::move(after);
+    result.decisions = std::move(other->decisions);
+    result.emitted = std::move(other->emitted);
+    result.verified = std::move(other->verified);
   }
 
   /// Accuracy and cost of each number of islands that the search tried.
@@ -273,12 +294,17 @@ private:
                           result.parts,
                           model,
                           {},
-                          {}};
+                          {},
+                          corrects()};
     context.emit = [&](const std::set<int> &on, bool final) {
       Decisions d = with(on);
       if (final && options.feedback)
         roundWithFeedback(g, *floatModel, source, options.progress, d);
       ModelProto emitted = emit(g, d).model;
+      if (final && corrects())
+        if (auto other = corrected(g, d, emitted, verify(emitted));
+            other && other->gains)
+          emitted = std::move(other->emitted.model);
       *emitted.mutable_graph()->mutable_input() = declared;
       return emitted;
     };

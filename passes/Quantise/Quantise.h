@@ -29,11 +29,14 @@ struct ChoiceContext {
   const std::vector<Part> &parts;
   SwitchModel &model;
   /// The model with only these candidates as integers; `final`: with weights
-  /// rounded as in the result.
+  /// rounded and biases corrected as in the result.
   std::function<ModelProto(const std::set<int> &, bool final)> emit;
   /// Signal to noise of each part of a model that emit() gave, or of one that
   /// was made from it.
   std::function<std::vector<double>(const ModelProto &)> verify;
+  /// That biases may be corrected: a final model may be less noisy than `model`
+  /// expects.
+  bool corrects = false;
 };
 
 struct QuantiseOptions {
