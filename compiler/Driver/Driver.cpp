@@ -279,6 +279,7 @@ FailureOr<CompileResult> compile(const CompileOptions &options, MLIRContext *con
   CompileResult result;
   VendorTools vendors({"", options.vendorSeconds}, options.vendorFallback);
   PlaceOptions place{options.strict, options.pins, &vendors};
+  place.measured = options.quantise && options.quantise->limit;
   std::optional<PlacedModel> reported;
   auto module = finishFrontEnd(options, readModel(options, *target, place, context, result), *target, reported);
   if (failed(module))

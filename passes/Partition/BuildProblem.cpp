@@ -44,6 +44,7 @@ private:
   FailureOr<std::optional<Cost>> vendorCost(const SmallVector<Operation *> &ops, const PlacementDevice &device,
                                             std::vector<std::string> &faults);
   Cost hostCost(ArrayRef<Operation *> ops) const;
+  bool mayStore(const SmallVector<Operation *> &ops, unsigned device) const;
   std::vector<std::string> faultsOf(const SmallVector<Operation *> &ops, const PlacementDevice &device);
   int tensorOf(Value v);
 
@@ -262,12 +263,28 @@ FailureOr<std::optional<Cost>> Builder::vendorCost(const SmallVector<Operation *
   return std::optional<Cost>();
 }
 
+static constexpr const char *onlyAsked =
+    "float16 where float32 is possible takes a pin to it, or --accuracy-drop, which "
+    "measures what it changes";
+
+/// Whether floats may be stored in the device's precision, unasked or not.
+bool Builder::mayStore(const SmallVector<Operation *> &ops, unsigned device) const {
+  const PlacementDevice &d = model.devices[device];
+  if (d.precision != Precision::F16 || !target.units[d.unit].supports(Precision::F32) || options.measured)
+    return true;
+  return llvm::any_of(options.pins, [&](StringRef pin) {
+    auto [node, name] = pin.rsplit('=');
+    return name == model.problem.devices[device].name &&
+           (node == "*" || llvm::any_of(ops, [&, n = node](Operation *op) { return onnx::getNodeName(op) == n; }));
+  });
+}
+
 LogicalResult Builder::addOptions(const SmallVector<Operation *> &ops, partition::Op &op, PlacementGroup &group) {
   auto added = addedCost.find(ops.front());
   op.options.push_back({0, 0, 0, added == addedCost.end() ? hostCost(ops) : added->second, 0});
   for (int d = 1; d < int(model.devices.size()); ++d) {
     const PlacementDevice &device = model.devices[d];
-    std::vector<std::string> faults = faultsOf(ops, device);
+    std::vector<std::string> faults = mayStore(ops, d) ? faultsOf(ops, device) : std::vector<std::string>{onlyAsked};
     std::optional<Cost> cost;
     if (faults.empty()) {
       auto vendor = vendorCost(ops, device, faults);

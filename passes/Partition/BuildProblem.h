@@ -50,6 +50,9 @@ struct BuildProblemOptions {
   /// Asked about every group that lowers for a unit with a vendor's compiler, whose
   /// estimate is the group's cost there. Null: the cost model's is.
   VendorTools *vendors = nullptr;
+  /// That float16 may be where float32 could be: what it adds to the noise is
+  /// measured. Else that takes a pin.
+  bool measured = false;
 };
 
 /// Fails, with a diagnostic, where the model cannot be compiled for the CPU.

@@ -145,7 +145,7 @@ FailureOr<Placement> choosePlacement(func::FuncOp func, const TargetDescription 
 }
 
 FailureOr<Placement> placeModel(func::FuncOp func, const TargetDescription &target, const PlaceOptions &options) {
-  auto model = buildProblem(func, target, {options.strict, options.pins, options.vendors});
+  auto model = buildProblem(func, target, {options.strict, options.pins, options.vendors, options.measured});
   if (failed(model))
     return failure();
   if (options.vendors && !options.vendors->broken().empty())

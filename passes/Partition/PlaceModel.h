@@ -14,6 +14,7 @@ struct PlaceOptions {
   bool strict = false;
   std::vector<std::string> pins; ///< "NODE=UNIT", "*=UNIT"
   VendorTools *vendors = nullptr; ///< for a target that has a unit with such
+  bool measured = false;          ///< as BuildProblemOptions
 };
 
 /// What was decided, and against what. Stands on its own when the model is gone.
