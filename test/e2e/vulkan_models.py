@@ -19,6 +19,10 @@ import fetch
 TARGET, STRICT = "rk3588-gpu-sim", ("--fp-mode", "strict")
 # Options of the compile and the largest error: 1 % of the range where tensors may be stored in float16.
 MODES = {"pinned": ((*STRICT, "--pin", "*=gpu"), 1e-4), "free": (STRICT, 1e-4), "half": (("--pin", "*=gpu:f16"), 1e-2)}
+# What float16 cannot hold, or not well enough.
+BEYOND_HALF = {"oww_melspectrogram": "squares of a spectrum exceed 65504", "mlsd_320_tiny": "a mask compares maxima with what they are maxima of, which rounding makes equal",
+               "magika": "variances are differences of means of squares",
+               "ppocr_v4_det": "a map of steep sigmoids: 2.2 % of the range"}
 
 
 def reasons_of(groups):
@@ -87,6 +91,9 @@ def models(build, ids, tally, seconds):
     for path, entry in entries(ids, tally):
         for mode in MODES:
             row, name = collections.defaultdict(lambda: float("nan")), f"{entry['id']} {mode}"
+            if mode == "half" and entry["id"] in BEYOND_HALF:
+                tally.skip(name, BEYOND_HALF[entry["id"]])
+                continue
             try:
                 attempt(tools, entry, path, mode, row)
                 tally.ok(name)
