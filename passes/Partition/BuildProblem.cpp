@@ -29,7 +29,8 @@ public:
 private:
   LogicalResult formPlacementGroups();
   void splitRefused();
-  bool splitAt(const SmallVector<Operation *> &ops, size_t at, bool front);
+  bool splitAt(const SmallVector<Operation *> &ops, size_t at, bool front,
+               std::vector<SmallVector<Operation *>> &parts);
   bool splitAround(const SmallVector<Operation *> &ops, std::vector<SmallVector<Operation *>> &rests);
   bool isPinned(Operation *op, unsigned device) const;
   bool splitByGpu(const SmallVector<Operation *> &ops);
@@ -44,6 +45,7 @@ private:
   FailureOr<std::optional<Cost>> vendorCost(const SmallVector<Operation *> &ops, const PlacementDevice &device,
                                             std::vector<std::string> &faults);
   Cost hostCost(ArrayRef<Operation *> ops) const;
+  Cost deviceCost(const SmallVector<Operation *> &ops, const PlacementDevice &device) const;
   bool mayStore(const SmallVector<Operation *> &ops, unsigned device) const;
   std::vector<std::string> faultsOf(const SmallVector<Operation *> &ops, const PlacementDevice &device);
   int tensorOf(Value v);
@@ -58,6 +60,9 @@ private:
   /// Of the part of a split group that may leave the CPU, what it adds to the
   /// rest's cost there; by the part's first operator.
   llvm::DenseMap<Operation *, Cost> addedCost;
+  /// Of such a part, the whole group and the rest, if a GPU computes them together
+  /// again.
+  llvm::DenseMap<Operation *, std::pair<SmallVector<Operation *>, SmallVector<Operation *>>> partOf;
   llvm::MapVector<Value, int> tensors;
   ModelProblem model;
 };
@@ -290,7 +295,7 @@ LogicalResult Builder::addOptions(const SmallVector<Operation *> &ops, partition
       auto vendor = vendorCost(ops, device, faults);
       if (failed(vendor))
         return failure();
-      cost = *vendor ? *vendor : groupCostNs(target, device.unit, device.precision, ops, *sizes);
+      cost = *vendor ? *vendor : deviceCost(ops, device);
     }
     if (faults.empty())
       op.options.push_back({d, d, d, *cost, 0});
@@ -300,14 +305,23 @@ LogicalResult Builder::addOptions(const SmallVector<Operation *> &ops, partition
   return success();
 }
 
+Cost Builder::deviceCost(const SmallVector<Operation *> &ops, const PlacementDevice &device) const {
+  auto cost = [&](ArrayRef<Operation *> of) { return groupCostNs(target, device.unit, device.precision, of, *sizes); };
+  auto part = partOf.find(ops.front());
+  if (part == partOf.end() || !isGpu(target.units[device.unit]))
+    return cost(ops);
+  return std::max<Cost>(cost(part->second.first) - cost(part->second.second), 1);
+}
+
 Cost Builder::hostCost(ArrayRef<Operation *> ops) const {
   return groupCostNs(target, 0, cpuPrecision(ops), ops, *sizes);
 }
 
 /// Splits a group before operator `at`: the front (or the back) may be placed
 /// elsewhere, the rest may not. On the CPU both are fused again, so the part
-/// that may leave is priced by what it adds to the other.
-bool Builder::splitAt(const SmallVector<Operation *> &ops, size_t at, bool front) {
+/// that may leave is priced by what it adds to the other. Both go to `parts`.
+bool Builder::splitAt(const SmallVector<Operation *> &ops, size_t at, bool front,
+                      std::vector<SmallVector<Operation *>> &parts) {
   auto first = ArrayRef<Operation *>(ops).take_front(at), second = ArrayRef<Operation *>(ops).drop_front(at);
   if (first.empty() || second.empty())
     return false;
@@ -315,8 +329,8 @@ bool Builder::splitAt(const SmallVector<Operation *> &ops, size_t at, bool front
   if (added <= 0)
     return false;
   addedCost[(front ? first : second).front()] = added;
-  groups.emplace_back(first.begin(), first.end());
-  groups.emplace_back(second.begin(), second.end());
+  parts.emplace_back(first.begin(), first.end());
+  parts.emplace_back(second.begin(), second.end());
   return true;
 }
 
@@ -329,7 +343,8 @@ bool Builder::isPinned(Operation *op, unsigned device) const {
 }
 
 /// Takes the first pinned operator that its device takes, with the neighbours that
-/// it takes too, out of a group that stays on the CPU; all parts go to `rests`.
+/// it takes too, out of a group; all parts go to `rests`. A device that takes the
+/// whole group has nothing taken out for it.
 bool Builder::splitAround(const SmallVector<Operation *> &ops, std::vector<SmallVector<Operation *>> &rests) {
   for (size_t d = 1; d < model.devices.size(); ++d) {
     auto taken = [&](size_t k) {
@@ -345,6 +360,8 @@ bool Builder::splitAround(const SmallVector<Operation *> &ops, std::vector<Small
       --first;
     while (last < ops.size() && taken(last))
       ++last;
+    if (last - first == ops.size())
+      continue;
     ArrayRef<Operation *> all = ops;
     Cost rest = 0;
     for (ArrayRef<Operation *> part : {all.take_front(first), all.drop_front(last)})
@@ -385,26 +402,39 @@ bool Builder::splitByGpu(const SmallVector<Operation *> &ops) {
 }
 
 /// A group that no device takes as a whole, but one takes up to its first
-/// refused operator, or from behind its last: these become two. With pins, what is
-/// left over may hold more that is pinned.
+/// refused operator, or from behind its last: these become two. So does one that
+/// only a GPU takes as a whole: it computes parts together again, and the other
+/// device is not to lose by it. With pins, what is left over may hold more that is
+/// pinned.
 void Builder::splitRefused() {
   std::vector<SmallVector<Operation *>> before = std::move(groups);
   groups.clear();
   for (size_t i = 0; i < before.size(); ++i) {
     SmallVector<Operation *> ops = before[i];
     size_t front = 0, back = 0;
-    bool whole = ops.size() == 1;
+    bool whole = ops.size() == 1, ofGpu = false;
     for (size_t d = 1; d < model.devices.size() && !whole; ++d) {
       auto refused = [&](Operation *op) {
         return !judge.faults(target, model.devices[d].unit, op, model.devices[d].precision).empty();
       };
-      whole = llvm::none_of(ops, refused);
+      if (llvm::none_of(ops, refused)) {
+        (isGpu(target.units[model.devices[d].unit]) ? ofGpu : whole) = true;
+        continue;
+      }
       front = std::max<size_t>(front, llvm::find_if(ops, refused) - ops.begin());
       back = std::max<size_t>(back, std::find_if(ops.rbegin(), ops.rend(), refused) - ops.rbegin());
     }
+    whole |= ofGpu && front == 0 && back == 0;
     bool split = whole ? ops.size() > 1 && splitByGpu(ops) : splitAround(ops, before);
-    if (!split && !whole)
-      split = (front >= back ? splitAt(ops, front, true) : splitAt(ops, ops.size() - back, false));
+    if (!split && !whole) {
+      bool isFront = front >= back;
+      size_t at = isFront ? front : ops.size() - back;
+      split = splitAt(ops, at, isFront, ofGpu ? before : groups);
+      if (split && ofGpu)
+        partOf[ops[isFront ? 0 : at]] = {ops, before[before.size() - (isFront ? 1 : 2)]};
+    }
+    if (!split && ofGpu && ops.size() > 1)
+      split = splitByGpu(ops);
     if (!split)
       groups.push_back(ops);
   }
