@@ -1,5 +1,5 @@
 // State shared by the parts of the plan builder: straight-line code
-// (PlanBuilder.cpp), control flow (ControlFlow.cpp), other devices (Segments.cpp).
+// (PlanBuilder.cpp), dispatches (Dispatches.cpp), control flow (ControlFlow.cpp), other devices (Segments.cpp).
 #ifndef TESSERA_COMPILER_PLAN_PLANBUILDERIMPL_H
 #define TESSERA_COMPILER_PLAN_PLANBUILDERIMPL_H
 
