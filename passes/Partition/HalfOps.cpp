@@ -25,9 +25,13 @@ static bool isQuantiser(Operation *op) {
   return op->getName().stripDialect().contains("QuantizeLinear");
 }
 
-/// Whether an attribute says that the result is float32.
+/// Whether an attribute says that the result is float32: by name, or since no
+/// float operand does (a Cast of integers, a window, a filled tensor).
 static bool namesFloat(Operation *op) {
   constexpr int64_t float32 = 1; // onnx.TensorProto.FLOAT
+  if (llvm::none_of(op->getOperandTypes(),
+                    [](Type type) { return bool(halfOf(type)); }))
+    return true;
   return llvm::any_of(llvm::ArrayRef<StringRef>{"to", "dtype", "output_dtype"},
                       [&](StringRef name) {
                         return op->hasAttr(name) &&
