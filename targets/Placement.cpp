@@ -3,6 +3,7 @@
 #include "mlir/IR/IRMapping.h"
 #include "targets/Cpu/KernelBuilder.h"
 #include "targets/EthosU/Limits.h"
+#include "targets/Isolate.h"
 #include "targets/Tosa/Lowering.h"
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/SmallPtrSet.h"
@@ -52,49 +53,6 @@ static std::vector<Operation *> quantisedNeighbourhood(Operation *op) {
   llvm::erase_if(ops, [&](Operation *o) { return o->getBlock() != op->getBlock(); });
   llvm::sort(ops, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
   return ops;
-}
-
-/// A function of copies: a DequantizeLinear that others read as well is copied
-/// to each place that it is read from, as a compile does.
-static OwningOpRef<ModuleOp> isolate(llvm::ArrayRef<Operation *> ops) {
-  Location loc = ops.front()->getLoc();
-  OwningOpRef<ModuleOp> module = ModuleOp::create(loc);
-  OpBuilder b = OpBuilder::atBlockEnd(module->getBody());
-  llvm::SmallPtrSet<Operation *, 16> members(ops.begin(), ops.end());
-  llvm::SetVector<Value> inputs;
-  llvm::SetVector<Operation *> constants;
-  llvm::SmallVector<Value> outputs;
-  llvm::SmallVector<Type> inputTypes, outputTypes;
-  for (Operation *op : ops) {
-    for (Value v : op->getOperands()) {
-      Operation *def = v.getDefiningOp();
-      if (def && members.contains(def))
-        continue;
-      if (def && (onnx::getConstant(v) || isa<NoneType>(v.getType())))
-        constants.insert(def);
-      else if (inputs.insert(v))
-        inputTypes.push_back(v.getType());
-    }
-    for (Value r : op->getResults())
-      if (!isFloat(r) && llvm::any_of(r.getUsers(), [&](Operation *user) { return !members.contains(user); })) {
-        outputs.push_back(r);
-        outputTypes.push_back(r.getType());
-      }
-  }
-  auto func = func::FuncOp::create(b, loc, "main", b.getFunctionType(inputTypes, outputTypes));
-  Block *body = func.addEntryBlock();
-  b.setInsertionPointToStart(body);
-  IRMapping map;
-  for (auto [from, to] : llvm::zip(inputs, body->getArguments()))
-    map.map(from, to);
-  for (Operation *op : constants)
-    b.clone(*op, map);
-  for (Operation *op : ops)
-    b.clone(*op, map);
-  for (Value &v : outputs)
-    v = map.lookup(v);
-  func::ReturnOp::create(b, loc, outputs);
-  return module;
 }
 
 /// Whether the sum of a channel's weights may be more than an Ethos-U adds up,
@@ -153,10 +111,10 @@ const std::vector<std::string> &PlacementJudge::lower(const Unit &unit, Operatio
   if (!isQuantised(precision)) {
     ask(together);
   } else {
-    OwningOpRef<ModuleOp> copy = isolate(together);
+    // A DequantizeLinear that others read as well is copied to each place that it
+    // is read from, as a compile does; so no float is a result.
     llvm::SmallVector<Operation *> ops;
-    for (Operation &o : copy->lookupSymbol<func::FuncOp>("main").getBody().front().without_terminator())
-      ops.push_back(&o);
+    OwningOpRef<ModuleOp> copy = isolate(together, [](Value r) { return !isFloat(r); }, ops);
     ask(ops);
   }
   it->second = std::move(reasons.all);

@@ -1,14 +1,13 @@
 #include "passes/Partition/GpuSegments.h"
 #include "dialects/Onnx/IR/OnnxUtils.h"
-#include "mlir/IR/IRMapping.h"
 #include "passes/Canonicalise/OnnxBuilder.h"
 #include "passes/Codegen/Lowering.h"
 #include "passes/FuseQuantised/FuseQuantised.h"
 #include "passes/Partition/HalfOps.h"
 #include "passes/Partition/OpKinds.h"
 #include "passes/Partition/WrapSegment.h"
+#include "targets/Isolate.h"
 #include "targets/Vulkan/Compile.h"
-#include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
 
@@ -52,57 +51,6 @@ void checkShapes(ArrayRef<Operation *> ops, Faults &faults) {
                      "with --dim");
   }
   faults.at.clear();
-}
-
-/// A module whose function `main` is a copy of the operators, which have their
-/// numbers in their locations.
-OwningOpRef<ModuleOp> copyOf(ArrayRef<Operation *> ops,
-                             SmallVectorImpl<Operation *> &copies) {
-  Location loc = ops.front()->getLoc();
-  llvm::SmallPtrSet<Operation *, 16> members(ops.begin(), ops.end());
-  llvm::SetVector<Value> inputs;
-  llvm::SetVector<Operation *> constants;
-  SmallVector<Value> outputs;
-  for (Operation *op : ops) {
-    for (Value v : op->getOperands()) {
-      Operation *def = v.getDefiningOp();
-      if (def && members.contains(def))
-        continue;
-      if (def && isConstantOp(def))
-        constants.insert(def);
-      else
-        inputs.insert(v);
-    }
-    for (Value r : op->getResults())
-      if (llvm::any_of(r.getUsers(), [&](Operation *user) {
-            return !members.contains(user);
-          }))
-        outputs.push_back(r);
-  }
-  SmallVector<Type> inputTypes(
-      llvm::map_range(inputs, [](Value v) { return v.getType(); }));
-  SmallVector<Type> outputTypes(
-      llvm::map_range(outputs, [](Value v) { return v.getType(); }));
-  OwningOpRef<ModuleOp> module = ModuleOp::create(loc);
-  OpBuilder b = OpBuilder::atBlockEnd(module->getBody());
-  auto func = func::FuncOp::create(b, loc, "main",
-                                   b.getFunctionType(inputTypes, outputTypes));
-  Block *body = func.addEntryBlock();
-  b.setInsertionPointToStart(body);
-  IRMapping map;
-  for (auto [from, to] : llvm::zip(inputs, body->getArguments()))
-    map.map(from, to);
-  for (Operation *op : constants)
-    b.clone(*op, map);
-  for (auto [i, op] : llvm::enumerate(ops)) {
-    copies.push_back(b.clone(*op, map));
-    copies.back()->setLoc(
-        FusedLoc::get(op->getContext(), op->getLoc(), b.getI64IntegerAttr(i)));
-  }
-  for (Value &v : outputs)
-    v = map.lookup(v);
-  func::ReturnOp::create(b, loc, outputs);
-  return module;
 }
 
 bool makeHalf(SmallVectorImpl<Operation *> &ops, std::string &fault) {
@@ -186,7 +134,11 @@ static std::vector<GpuFault> faultsOf(ArrayRef<Operation *> ops,
     return success();
   });
   SmallVector<Operation *> copies;
-  OwningOpRef<ModuleOp> module = copyOf(ops, copies);
+  OwningOpRef<ModuleOp> module =
+      isolate(ops, [](Value) { return true; }, copies);
+  Builder b(context);
+  for (auto [i, op] : llvm::enumerate(copies)) // for originOf
+    op->setLoc(FusedLoc::get(context, op->getLoc(), b.getI64IntegerAttr(i)));
   if (std::string fault;
       precision == Precision::F16 && !makeHalf(copies, fault)) {
     faults.add(fault);
