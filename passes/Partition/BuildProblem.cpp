@@ -424,16 +424,15 @@ void Builder::splitRefused() {
       front = std::max<size_t>(front, llvm::find_if(ops, refused) - ops.begin());
       back = std::max<size_t>(back, std::find_if(ops.rbegin(), ops.rend(), refused) - ops.rbegin());
     }
-    whole |= ofGpu && front == 0 && back == 0;
-    bool split = whole ? ops.size() > 1 && splitByGpu(ops) : splitAround(ops, before);
-    if (!split && !whole) {
+    bool split = ops.size() > 1 && splitAround(ops, before);
+    if (!split && !whole && (front || back)) {
       bool isFront = front >= back;
       size_t at = isFront ? front : ops.size() - back;
       split = splitAt(ops, at, isFront, ofGpu ? before : groups);
       if (split && ofGpu)
         partOf[ops[isFront ? 0 : at]] = {ops, before[before.size() - (isFront ? 1 : 2)]};
     }
-    if (!split && ofGpu && ops.size() > 1)
+    if (!split && (whole || ofGpu) && ops.size() > 1)
       split = splitByGpu(ops);
     if (!split)
       groups.push_back(ops);
