@@ -147,10 +147,17 @@ quantised("extremes", ["1,4,6,5", "1,4,6,1"], "int8 y, int8 v", " a = Max(x0, x1
 quantised("extremes_of_one", ["1,4,6,5"], "int8 y, int8 v, int8 u", WEIGHT.format(0, "8,4,3,3") + " k = Constant<value = float[1,1,1,1] {-0.4}>() six = Constant<value = float {1.5}>() a = Max(x0, k) y = QuantizeLinear(a, sc, zb)"
           " c = Conv(x0, w0, $[8]) r = LeakyRelu<alpha=0.2>(c) b = Max(r, k) v = QuantizeLinear(b, sb, za) d = Min(six, c) u = QuantizeLinear(d, sa, za)")
 
+# Bounds that leave one number, far from what the integers reach.
+for name, op, number, step in (("far", "Max", 20000.0, 1000.0), ("near", "Max", 200.0, 2.0), ("below", "Min", -30000.0, 1000.0)):
+    quantised(f"bound_{name}", ["1,4,6,5", "1,4,6,5"], "int8 y", f" k = Constant<value = float {{{number}}}>() sn = Constant<value = float {{{step}}}>() a = {op}(x0, k) b = Add(a, x1) y = QuantizeLinear(b, sn, za)",
+              segments=0)
+
 # Rows that vary much, little and not at all: a factor of 0 a row, and one that is nearly 0.
 ROWS = " k = Constant<value = float[5,1] {{1.0, 0.3, 0.02, 0.0, 0.1}}>() n = Mul(f0, k) q = QuantizeLinear(n, sa, za) x = DequantizeLinear(q, sa, za) sn = Constant<value = float {{{0}}}>()"
 for name, width, step in (("norm_layer", 96, 0.03), ("norm_layer_long", 384, 0.04), ("norm_layer_two", 2, 0.02)):
     quantised(name, [f"2,5,{width}"], "int8 y, int8 v", ROWS.format(step) + f" a = LayerNormalization(x, $[{width}], $[{width}]) y = QuantizeLinear(a, sn, za) b = LayerNormalization<epsilon=0.1>(x, $[{width}]) v = QuantizeLinear(b, sn, zb)")
+quantised("norm_scales_of_rows", ["2,5,5"], "int8 y", " sn = Constant<value = float {0.03}>() k = Constant<value = float[5,1] {1.0, 0.2, 2.0, 0.5, 1.5}>() a = LayerNormalization(x0, k) y = QuantizeLinear(a, sn, za)",
+          segments=0)
 quantised("norm_rms", ["2,5,192"], "int8 y", ROWS.format(0.05) + " a = RMSNormalization(x, $[192]) y = QuantizeLinear(a, sn, za)", opset=23)
 
 # Forms of Resize that are no interpolation by a whole factor (of a part of the image onnxruntime takes another part: the whole one here).

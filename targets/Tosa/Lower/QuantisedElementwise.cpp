@@ -32,7 +32,14 @@ const Scaled *termOf(Operation *op, Lowerer &l, unsigned position) {
     l.no() << "input " << position << " is a sum of 16-bit products, or of other sizes than the result";
     return nullptr;
   }
-  return &it->second;
+  const Scaled &m = it->second;
+  double reach = *std::max_element(m.scale.begin(), m.scale.end()) * (double)m.bound;
+  if (m.low > reach || m.high < -reach) { // the steps of a sum are for what is reached
+    l.no() << "input " << position << " is bounded to " << m.low << " .. " << m.high << ", and reaches " << -reach
+           << " .. " << reach;
+    return nullptr;
+  }
+  return &m;
 }
 
 /// The order of axes in which operands with these meanings are added: with scales a
@@ -55,7 +62,8 @@ std::optional<Perm> orderOfSum(ArrayRef<const Scaled *> operands, ValueRange val
 }
 
 /// An operand as 32-bit integers of the step `step`, which is small enough for its
-/// own steps to be lost in it, within its bounds.
+/// own steps to be lost in it, within its bounds: one that is far outside is beyond
+/// what it reaches (termOf).
 Value atStep(Lowerer &l, Value x, const Scaled &m, double step) {
   bool sum = Lowerer::typeOf(x).getElementTypeBitWidth() > 16;
   SmallVector<double> factors;
@@ -225,7 +233,7 @@ LogicalResult scaleBy(Operation *op, Lowerer &l, unsigned tensor) {
   bool positive = true;
   for (int64_t i = 0; i < c->size(); ++i)
     positive &= c->real(i) > 0 && std::isfinite(c->real(i));
-  if (c->size() == 1 && (!positive || !it->second.plain()))
+  if (c->size() == 1 && (!positive || (it != l.scaled.end() && !it->second.plain())))
     return tabulate(op, l);
   const Scaled *m = meaningOf(op, l, tensor);
   if (!m)

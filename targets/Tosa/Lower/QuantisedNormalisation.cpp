@@ -116,7 +116,8 @@ std::optional<SmallVector<double>> factors(Operation *op, Lowerer &l, unsigned p
   if (!v)
     return SmallVector<double>(n, absent);
   auto t = l.constantOf(v);
-  if (!t || !t->isFloat() || (t->size() != n && t->size() != 1)) {
+  bool row = t && t->size() == n && t->rank() > 0 && t->shape().back() == n;
+  if (!t || !t->isFloat() || (!row && t->size() != 1)) {
     l.no() << "input '" << onnx::getOperandName(op, position) << "' is not a constant number, or one for each of " << n;
     return std::nullopt;
   }
