@@ -1,4 +1,5 @@
 #include "compiler/Driver/Driver.h"
+#include "compiler/Driver/Digest.h"
 #include "compiler/Driver/PrecisionReport.h"
 #include "compiler/Driver/QuantiseModel.h"
 #include "compiler/Bundle/BundleWriter.h"
@@ -9,7 +10,6 @@
 #include "compiler/Registration.h"
 #include "compiler/Report/PlacementReport.h"
 #include "compiler/Report/PlanText.h"
-#include "llvm/Support/BLAKE3.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "mlir/Pass/PassManager.h"
@@ -181,10 +181,7 @@ static std::string hashOfFile(StringRef path) {
   auto file = llvm::MemoryBuffer::getFile(path, /*IsText=*/false, /*RequiresNullTerminator=*/false);
   if (!file)
     return "";
-  llvm::BLAKE3 hasher;
-  hasher.update((*file)->getBuffer());
-  auto digest = hasher.final();
-  return llvm::toHex(ArrayRef<uint8_t>(digest.data(), digest.size()), /*LowerCase=*/true);
+  return blake3Of((*file)->getBuffer());
 }
 
 /// The phase `partition`; nothing for a target that has but a CPU.

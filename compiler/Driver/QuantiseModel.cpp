@@ -1,8 +1,7 @@
 #include "compiler/Driver/QuantiseModel.h"
+#include "compiler/Driver/Digest.h"
 #include "passes/Precision/HalfRounding.h"
 #include "passes/Quantise/Prepare.h"
-#include "llvm/ADT/StringExtras.h"
-#include "llvm/Support/BLAKE3.h"
 #include "llvm/Support/MemoryBuffer.h"
 
 using namespace mlir;
@@ -15,11 +14,7 @@ static std::string digestOfFile(const std::string &path) {
   if (!file)
     throw quantise::Refusal("cannot read '" + path +
                             "': " + file.getError().message());
-  llvm::BLAKE3 hasher;
-  hasher.update((*file)->getBuffer());
-  auto digest = hasher.final();
-  return llvm::toHex(ArrayRef<uint8_t>(digest.data(), digest.size()),
-                     /*LowerCase=*/true);
+  return blake3Of((*file)->getBuffer());
 }
 
 namespace {

@@ -1,5 +1,6 @@
 // `tessera quantize`: a float model and calibration samples in, the same model
 // with QuantizeLinear and DequantizeLinear out.
+#include "compiler/Driver/Digest.h"
 #include "passes/Quantise/Prepare.h"
 #include "passes/Quantise/Quantise.h"
 #include "passes/Quantise/Report.h"
@@ -11,7 +12,6 @@
 #include "tools/tessera/Samples.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
-#include "llvm/Support/BLAKE3.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FileUtilities.h"
 
@@ -190,14 +190,6 @@ int readOptions(const Arguments &a, QuantiseOptions &o) {
   return 0;
 }
 
-std::string digest(const std::string &bytes) {
-  llvm::BLAKE3 hash;
-  hash.update(bytes);
-  auto d = hash.final();
-  return llvm::toHex(llvm::ArrayRef<uint8_t>(d.data(), d.size()),
-                     /*LowerCase=*/true);
-}
-
 int writeFile(const std::string &path, const std::string &bytes) {
   llvm::Error error = llvm::writeToOutput(path, [&](llvm::raw_ostream &os) {
     os << bytes;
@@ -293,7 +285,7 @@ int run(const Arguments &a) {
     SampleSource samples = openSamples(a.calib, model, a.samples, dataHash);
     if (parseWeightForm(a.scheme))
       return runWeightOnly(a, options.recipe, model, samples);
-    options.calibration.key = digest(model.SerializeAsString() + dataHash +
+    options.calibration.key = blake3Of(model.SerializeAsString() + dataHash +
                                      std::to_string(samples.count));
     QuantiseResult result =
         quantise::quantise(model, samples, makeCompileFunction(a.dims), options,
