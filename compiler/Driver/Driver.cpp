@@ -146,9 +146,9 @@ static FailureOr<OwningOpRef<ModuleOp>> finishFrontEnd(const CompileOptions &opt
 }
 
 FailureOr<OwningOpRef<ModuleOp>> frontEnd(const CompileOptions &options, MLIRContext *context,
-                                          std::vector<std::string> *inputs) {
+                                          ArrayRef<TargetDescription> targets) {
   std::optional<PlacedModel> reported;
-  return finishFrontEnd(options, importModel(options, context, inputs), {}, reported);
+  return finishFrontEnd(options, importModel(options, context), targets, reported);
 }
 
 /// Makefile syntax, as Ninja reads it. Not yet under its name.

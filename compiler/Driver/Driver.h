@@ -75,7 +75,7 @@ llvm::LogicalResult canonicalise(const CompileOptions &options, mlir::ModuleOp m
                                  llvm::ArrayRef<TargetDescription> targets = {});
 /// Both, as far as options.compileTo allows.
 mlir::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>> frontEnd(const CompileOptions &options, mlir::MLIRContext *context,
-                                                            std::vector<std::string> *inputs = nullptr);
+                                                            llvm::ArrayRef<TargetDescription> targets = {});
 
 } // namespace tessera
 #endif

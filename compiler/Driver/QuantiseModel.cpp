@@ -112,10 +112,10 @@ private:
     quiet.progress = {};
     quiet.compileTo.reset();
     choose.frontEnd =
-        [quiet, context = context](
+        [quiet, context = context, &target = target](
             quantise::ModelProto model) -> FailureOr<OwningOpRef<ModuleOp>> {
       auto module = importQuantised(quiet, std::move(model), context);
-      if (succeeded(module) && failed(canonicalise(quiet, **module)))
+      if (succeeded(module) && failed(canonicalise(quiet, **module, target)))
         return failure();
       return module;
     };

@@ -13,7 +13,7 @@ static int explain(const CompileOptions &options, const std::string &node) {
                 "', so nothing is chosen");
   auto context = makeContext();
   printDiagnostics(*context);
-  auto module = frontEnd(options, context.get());
+  auto module = frontEnd(options, context.get(), *target);
   if (mlir::failed(module))
     return refused();
   auto func = (*module)->lookupSymbol<mlir::func::FuncOp>("main");
