@@ -211,6 +211,37 @@ def check_transposed(tools):
             raise Fault(f"{tried:.1f} dB with biases corrected, {left:.1f} without")
 
 
+def check_correction(tools):
+    """Biases are corrected without being asked where that gains and is cheap: inputs far from 0 make rounded weights err in one direction."""
+    rng = np.random.Generator(np.random.PCG64(11))
+
+    def sample():
+        return (5 + 0.3 * rng.standard_normal((1, 8, 6, 6))).astype(np.float32)
+    for count, tried in ((1, True), (26, False)):
+        nodes, weights = [], []
+        for i in range(count):
+            w = rng.standard_normal((8, 8, 1, 1)).astype(np.float32)
+            # Behind the first the inputs are near 1 and stay: means of the channels.
+            weights += [nh.from_array(w if i == 0 else abs(w) / abs(w).sum(1, keepdims=True), f"w{i}"), nh.from_array(np.zeros(8, np.float32), f"b{i}")]
+            nodes.append(h.make_node("Conv", [f"x{i}", f"w{i}", f"b{i}"], [f"x{i + 1}"], name=f"conv{i}"))
+        g = h.make_graph(nodes, "g", [h.make_tensor_value_info("x0", T.FLOAT, [1, 8, 6, 6])], [h.make_tensor_value_info(f"x{count}", T.FLOAT, [1, 8, 6, 6])], weights)
+        with tempfile.TemporaryDirectory() as tmp:
+            onnx.save(h.make_model(g, opset_imports=[h.make_opsetid("", 17)], ir_version=8), f"{tmp}/m.onnx")
+            os.mkdir(f"{tmp}/c")
+            for i in range(32):
+                np.save(f"{tmp}/c/{i:02}.npy", sample())
+            others, dB, said = [{"x0": sample()} for _ in range(8)], {}, {}
+            for option in ((), ("--bias-correction",), ("--no-bias-correction",)):
+                tools.call([tools.tessera, "quantize", f"{tmp}/m.onnx", "--calib", f"{tmp}/c", "-o", f"{tmp}/q.onnx", "--islands", 0, "--report", f"{tmp}/r", *option])
+                said[option] = json.load(open(f"{tmp}/r/report.json")).get("bias_correction")
+                dB[option] = worst(f"{tmp}/m.onnx", f"{tmp}/q.onnx", others)
+            none, asked, without = dB.values()
+            if asked < without + 1.5:
+                raise Fault(f"{count} products: {asked:.1f} dB with biases corrected, {without:.1f} without, expected 1.5 more")
+            if none != (asked if tried else without) or bool(said[()]) != tried:
+                raise Fault(f"{count} products: {none:.1f} dB without an option ({said[()]}), {asked:.1f} corrected, {without:.1f} not")
+
+
 def check_lengths(tools):
     """Attention over a cache, calibrated where the cache is long: as good on the first step, where one probability is 1."""
     rng = np.random.Generator(np.random.PCG64(7))
@@ -258,6 +289,7 @@ def main():
     if not a.ids:
         for opset in (17, 21):
             tally.attempt(f"weights_{opset}", check_weights, tools, opset, faults=(Fault, Refused))
+        tally.attempt("correction", check_correction, tools, faults=(Fault, Refused))
         tally.attempt("lengths", check_lengths, tools, faults=(Fault, Refused))
         tally.attempt("transposed", check_transposed, tools, faults=(Fault, Refused))
     return tally.finish()
