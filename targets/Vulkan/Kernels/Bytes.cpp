@@ -82,10 +82,12 @@ static SmallVector<int64_t> columnSums(ArrayRef<char> raw, bool flip,
 LogicalResult ByteProduct::pack(int64_t groups, ArrayRef<PackAxis> outer,
                                 PackAxis depth, PackAxis columns,
                                 int64_t width) {
+  // All that is added up before the end, terms included: dot products saturate.
+  constexpr int64_t longest = INT32_MAX / (128 * 255 + 128 * 128);
   int64_t length = depth.count;
   for (PackAxis axis : outer.drop_front())
     length *= axis.count;
-  if (length == 0 || length > 1 << 16)
+  if (length == 0 || length > longest)
     return e.reasons.no() << "an integer product over " << length
                           << " elements";
   packed = &e.pack(
