@@ -14,6 +14,7 @@
 #include "mlir/Dialect/SPIRV/Transforms/SPIRVConversion.h"
 #include "mlir/Dialect/UB/IR/UBOps.h"
 #include "mlir/IR/Dominance.h"
+#include "mlir/IR/Verifier.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Target/SPIRV/Serialization.h"
 #include "mlir/Transforms/CSE.h"
@@ -316,6 +317,12 @@ static void addEntryPoint(spirv::ModuleOp module, const Kernel &kernel) {
 LogicalResult lowerAndSerialise(spirv::ModuleOp module, const Device &device,
                                 Kernel &kernel) {
   spirv::FuncOp main = mainOf(module);
+  // Types that do not belong together: what they become is not all verified.
+  auto isWrong = main.getBody().walk([](Operation *op) {
+    return WalkResult(verify(op, /*verifyRecursively=*/false));
+  });
+  if (isWrong.wasInterrupted())
+    return failure();
   bool dot =
       main.walk([](spirv::SDotAccSatOp) { return WalkResult::interrupt(); })
           .wasInterrupted();

@@ -10,8 +10,9 @@ using namespace mlir;
 namespace tessera::vulkan {
 namespace {
 
-/// How many taps of the window at `at` count: a product over the axes.
-Value divisor(Emitter &e, const Windows &s, ArrayRef<Index> at,
+/// How many taps of the window at `at` count, as a `type`: a product over the
+/// axes.
+Value divisor(Emitter &e, Type type, const Windows &s, ArrayRef<Index> at,
               bool includePad) {
   Index count = 1;
   for (unsigned a = 0; a < s.w.axes(); ++a) {
@@ -38,8 +39,8 @@ Value divisor(Emitter &e, const Windows &s, ArrayRef<Index> at,
     count = e.mul(count, e.sub(high, e.min(low, high)));
   }
   if (count.known())
-    return e.floatConst(e.f32(), static_cast<double>(count.c));
-  return arith::SIToFPOp::create(e.b, e.loc, e.f32(), e.value(count));
+    return e.floatConst(type, static_cast<double>(count.c));
+  return arith::SIToFPOp::create(e.b, e.loc, type, e.value(count));
 }
 
 /// The greatest of each window and its number within the whole operand; in
@@ -196,7 +197,7 @@ LogicalResult emitPool(tsr::DispatchOp op, Emitter &e) {
     if (isLp) {
       v = rootOf(e, v, exponent);
     } else if (!isMax) {
-      Value count = divisor(e, s, spatial,
+      Value count = divisor(e, scalar, s, spatial,
                             onnx::getInt(root, "count_include_pad", 0) != 0);
       v = e.divF(v, lanes == 1 ? e.quadSplat(count) : count);
     }

@@ -81,7 +81,7 @@ LogicalResult Resize::read() {
   nearest = onnx::getString(root, "nearest_mode", "round_prefer_floor");
   if (mode != "nearest" && mode != "linear")
     return e.reasons.no() << "mode " << mode;
-  if (mode == "linear" && !isa<FloatType>(in->element))
+  if (mode == "linear" && (!isa<FloatType>(in->element) || in->element.isF64()))
     return e.reasons.no() << "linear interpolation of "
                           << onnx::getTypeName(in->element);
   if (coordinates == "tf_crop_and_resize" ||
