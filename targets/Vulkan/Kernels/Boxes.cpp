@@ -11,6 +11,20 @@ int64_t axisOf(Operation *root, StringRef name, int64_t fallback,
   return axis < 0 ? axis + rank : axis;
 }
 
+std::optional<int64_t> constantInt(tsr::DispatchOp op, Emitter &e,
+                                   unsigned operand, int64_t absent) {
+  if (!onnx::getOptionalOperand(op.getRootOp(), operand))
+    return absent;
+  ElementsAttr attr = rootConstant(op, operand);
+  auto ints = attr ? onnx::getInts(attr) : std::nullopt;
+  if (ints && ints->size() == 1)
+    return ints->front();
+  e.reasons.no() << "operand " << operand << " of "
+                 << op.getRootOp()->getName().getStringRef()
+                 << " is known to the run only";
+  return std::nullopt;
+}
+
 LogicalResult requireAlone(tsr::DispatchOp op, Emitter &e) {
   Operation *root = op.getRootOp();
   for (Operation *next = root->getNextNode(); next; next = next->getNextNode())

@@ -21,6 +21,10 @@ void copyBoxes(Emitter &e, llvm::MutableArrayRef<Box> boxes);
 /// Root attribute `name` as an axis of a tensor of that rank.
 int64_t axisOf(mlir::Operation *root, llvm::StringRef name, int64_t fallback,
                int64_t rank);
+/// The one integer of a root operand that is constant, `absent` without it, none
+/// with a reason.
+std::optional<int64_t> constantInt(tsr::DispatchOp op, Emitter &e,
+                                   unsigned operand, int64_t absent);
 /// Fails, with a reason, if something is fused behind the root.
 mlir::LogicalResult requireAlone(tsr::DispatchOp op, Emitter &e);
 

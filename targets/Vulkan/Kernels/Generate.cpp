@@ -30,20 +30,6 @@ Value constantNumber(tsr::DispatchOp op, Emitter &e, unsigned operand) {
   return v;
 }
 
-std::optional<int64_t> constantInt(tsr::DispatchOp op, Emitter &e,
-                                   unsigned operand, int64_t absent) {
-  if (!onnx::getOptionalOperand(op.getRootOp(), operand))
-    return absent;
-  ElementsAttr attr = rootConstant(op, operand);
-  auto ints = attr ? onnx::getInts(attr) : std::nullopt;
-  if (ints && ints->size() == 1)
-    return ints->front();
-  e.reasons.no() << "operand " << operand << " of "
-                 << op.getRootOp()->getName().getStringRef()
-                 << " is known to the run only";
-  return std::nullopt;
-}
-
 /// The diagonal, which the run may know first. It is only the tensor's sizes
 /// that bound what differs.
 std::optional<Index> diagonalOf(tsr::DispatchOp op, Emitter &e, int64_t rows,

@@ -22,19 +22,6 @@ LogicalResult requireSignal(tsr::DispatchOp op, Emitter &e) {
   return success();
 }
 
-/// The integer that an operand holds, `absent` without it, none with a reason.
-std::optional<int64_t> constantInt(tsr::DispatchOp op, Emitter &e,
-                                   unsigned operand, int64_t absent) {
-  if (!onnx::getOptionalOperand(op.getRootOp(), operand))
-    return absent;
-  ElementsAttr attr = rootConstant(op, operand);
-  auto ints = attr ? onnx::getInts(attr) : std::nullopt;
-  if (ints && ints->size() == 1)
-    return ints->front();
-  e.reasons.no() << "a transform whose length or axis only the run knows";
-  return std::nullopt;
-}
-
 struct Complex {
   Value re, im; ///< im null: 0
 };
