@@ -133,6 +133,7 @@ LogicalResult emitRange(tsr::DispatchOp op, Emitter &e) {
 Register range({"onnx.Range"}, emitRange);
 
 /// values = [off, on]; an index outside [-depth, depth) switches nothing on.
+/// One that is unsigned is never below 0, whatever its bits.
 LogicalResult emitOneHot(tsr::DispatchOp op, Emitter &e) {
   Buffer *indices = rootBuffer(op, e, 0), *values = rootBuffer(op, e, 2),
          *out = e.out[0].get();
@@ -142,6 +143,7 @@ LogicalResult emitOneHot(tsr::DispatchOp op, Emitter &e) {
     return e.reasons.no() << "a OneHot with an embedded operand";
   int64_t axis = axisOf(op.getRootOp(), "axis", -1, out->rank());
   int64_t depth = out->dims[axis];
+  bool isUnsigned = cpu::KernelEmitter::isUnsigned(indices->element);
   e.gridLike(*out, out->dims, [&](Index, SmallVector<Index> at) {
     Index to = e.offset(at, out->strides), place = at[axis];
     at.erase(at.begin() + axis);
@@ -157,13 +159,14 @@ LogicalResult emitOneHot(tsr::DispatchOp op, Emitter &e) {
         return cpu::cmpI(
             e, arith::CmpIPredicate::eq, v,
             arith::ExtSIOp::create(e.b, e.loc, v.getType(), e.value(i)));
-      Value wide = cpu::KernelEmitter::isUnsigned(indices->element)
+      Value wide = isUnsigned
                        ? Value(arith::ExtUIOp::create(e.b, e.loc, e.i32(), v))
                        : Value(arith::ExtSIOp::create(e.b, e.loc, e.i32(), v));
       return cpu::cmpI(e, arith::CmpIPredicate::eq, wide, e.value(i));
     };
-    Value on =
-        arith::OrIOp::create(e.b, e.loc, is(place), is(e.sub(place, depth)));
+    Value on = is(place);
+    if (!isUnsigned)
+      on = arith::OrIOp::create(e.b, e.loc, on, is(e.sub(place, depth)));
     Value which = e.pick(on, e.value(1), e.value(0));
     e.store(*out, to, e.load(*values, Index(which)));
   });
