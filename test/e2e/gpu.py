@@ -132,8 +132,7 @@ def run_case(gpu, tally, name, model, inputs, want=None, rtol=1e-4, atol=1e-5, o
             if len(outputs) != len(wanted):
                 raise RuntimeError("number of outputs")
             for i, (g, w) in enumerate(zip(outputs, wanted)):
-                difference = compare(g, w, rtol, atol)
-                if difference:
+                if difference := compare(g, w, rtol, atol):
                     raise RuntimeError(f"output {i}: {difference}")
             tally.ok(name)
             return True
@@ -463,6 +462,8 @@ class Cases:
             shape = [3, 4]
             shape.insert(axis if axis >= 0 else 2, 5)
             self.add(f"onehot-{axis}", [n("OneHot", ["i", "d", "v"], ["y"], axis=axis)], {"i": self.r.integers(-7, 7, (3, 4)), "v": np.float32([0.5, 2])}, {"y": (F, shape)}, {"d": np.array(5)})
+        i = np.uint32([0, 4, 5, 2**32 - 1])  # none of them is negative
+        self.add("onehot-unsigned", [n("OneHot", ["i", "d", "v"], ["y"])], {"i": i, "v": np.float32([0.5, 2])}, {"y": (F, (4, 5))}, {"d": np.array(5)}, want=[np.where(i[:, None] == np.arange(5), np.float32(2), np.float32(0.5))])
         self.one("reverse-sequence", "ReverseSequence", {"x": self.f(4, 3, 5), "l": np.array([1, 4, 0])}, (4, 3, 5), time_axis=0, batch_axis=1)
 
     def scattered(self):
@@ -491,6 +492,7 @@ class Cases:
             self.one(f"lppool-{p}", "LpPool", {"x": image}, (1, 4, 3, 3), kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 0, 0], p=p)
             if p < 3:
                 self.one(f"lpnorm-{p}", "LpNormalization", {"x": self.f(3, 70, 8)}, (3, 70, 8), axis=1, p=p)
+        self.one("averagepool-float64", "AveragePool", {"x": np.full((1, 4, 6, 6), 1 / 3)}, (1, 4, 6, 6), dtype=TensorProto.DOUBLE, kernel_shape=[3, 3], pads=[1, 1, 1, 1], tolerances=dict(want=[np.full((1, 4, 6, 6), 1 / 3)], rtol=1e-15, atol=0))
         self.one("lrn", "LRN", {"x": self.f(2, 7, 5, 6)}, (2, 7, 5, 6), size=3, alpha=0.02, beta=0.6, bias=1.5)
         signal = self.f(2, 3, 30, 2)
         self.one("dft", "DFT", {"x": signal}, (2, 3, 30, 2), opset=20)
@@ -535,14 +537,14 @@ class Cases:
 
         refuse("loops-in-a-row", "loops of 90000 iterations", "Softmax", self.f(30000, 8), {"y": (F, (30000, 8))}, axis=0)
         refuse("loops-in-loops", "loops of 90300 iterations", "AveragePool", self.f(1, 1, 300, 300), {"y": (F, (1, 1, 1, 1))}, kernel_shape=[300, 300])
-        image = self.f(1, 4, 6, 6)
         for name, why, attributes in (("cubic", "mode cubic", dict(mode="cubic")), ("antialias", "antialias", dict(mode="linear", antialias=1)), ("linear-outside", "exclude_outside", dict(mode="linear", exclude_outside=1))):
-            self.add(f"refused-resize-{name}", [n("Resize", ["x", "", "s"], ["y"], **attributes)], {"x": image}, {"y": (F, (1, 4, 12, 12))}, {"s": np.array([1, 1, 2, 2], np.float32)}, refused=why)
-        self.add("refused-resize-integers", [n("Resize", ["x", "", "s"], ["y"], mode="linear")], {"x": self.r.integers(0, 9, (1, 1, 4, 4), dtype=np.int32)}, {"y": (TensorProto.INT32, (1, 1, 8, 8))},
-                 {"s": np.array([1, 1, 2, 2], np.float32)}, refused="linear interpolation of int32")
+            self.add(f"refused-resize-{name}", [n("Resize", ["x", "", "s"], ["y"], **attributes)], {"x": self.f(1, 4, 6, 6)}, {"y": (F, (1, 4, 12, 12))}, {"s": np.array([1, 1, 2, 2], np.float32)}, refused=why)
+        for t in (np.dtype(np.int32), np.dtype(np.float64)):
+            self.add(f"refused-resize-{t}", [n("Resize", ["x", "", "s"], ["y"], mode="linear")], {"x": self.r.integers(0, 9, (1, 1, 4, 4)).astype(t)}, {"y": (helper.np_dtype_to_tensor_dtype(t), (1, 1, 8, 8))}, {"s": np.array([1, 1, 2, 2], np.float32)}, refused=f"linear interpolation of {t}")
         refuse("pad-crop-edge", "a Pad that crops in mode edge", "Pad", self.f(4, 6), {"y": (F, (4, 6))}, {"p": np.array([0, 1, 0, -1])}, mode="edge")
         refuse("product-int32", "a product of int32", "MatMul", self.r.integers(0, 9, (4, 8), dtype=np.int32), {"y": (TensorProto.INT32, (4, 4))}, {"b": self.r.integers(0, 9, (8, 4), dtype=np.int32)})
         refuse("softmax-double", "element type float64 needs the feature float64", "Softmax", self.f(4, 8, dtype=np.float64), {"y": (TensorProto.DOUBLE, (4, 8))})
+        refuse("product-int8-deep", "an integer product over 60000 elements", "MatMulInteger", np.zeros((1, 60000), np.uint8), {"y": (TensorProto.INT32, (1, 4))}, {"b": np.full((60000, 4), 255, np.uint8)})
         many = {f"x{i}": self.f(2, 4) for i in range(64)}
         self.add("refused-buffers", [n("Concat", [*many], ["y"], axis=0)], many, {"y": (F, (128, 4))}, refused="65 buffers exceed the GPU's 64 a kernel")
         refuse("modulo-zero", "an integer division by a tensor that may hold zero", "Mod", np.arange(4, dtype=np.int32), {"y": (TensorProto.INT32, (4,))}, {"z": np.array([1, 0, 2, 3], np.int32)})
@@ -587,7 +589,7 @@ def main():
         return tally.finish()
     for name, model, inputs, tolerances in Cases().build():
         if re.search(a.filter, name):
-            run_case(gpu, tally, name, model, inputs, **{"refused": "", **tolerances})
+            run_case(Gpu(a.build, FEATURES + ",float64") if "float64" in name else gpu, tally, name, model, inputs, **{"refused": "", **tolerances})
             if "int8" in name:
                 run_case(Gpu(a.build, DOT), tally, name + "-dot", model, inputs, **{"refused": "", **tolerances})
     return tally.finish()
