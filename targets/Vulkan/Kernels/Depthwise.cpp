@@ -93,23 +93,12 @@ SmallVector<Value> Depthwise::rowOfTaps(ArrayRef<Index> tap, Index base,
 SmallVector<Value> Depthwise::sums(ArrayRef<Index> at, Index base, Index quad) {
   starts = s.starts(e, at);
   SmallVector<Value> begin(wide, math.begin(quad));
-  SmallVector<Index> tap;
-  std::function<SmallVector<Value>(ValueRange)> nest = [&](ValueRange carried) {
-    unsigned axis = tap.size();
-    if (axis == last)
-      return rowOfTaps(tap, base, quad, carried);
-    int64_t kernel = s.w.kernel[axis];
-    auto bounds = s.reach(e, starts[axis], axis)
-                      .value_or(std::pair<Index, Index>{0, kernel});
-    return e.loopBetween(bounds.first, bounds.second, kernel, carried,
-                         [&](Index k, ValueRange values) {
-                           tap.push_back(k);
-                           SmallVector<Value> results = nest(values);
-                           tap.pop_back();
-                           return results;
-                         });
-  };
-  return nest(begin);
+  return forTaps(
+      e, ArrayRef(s.w.kernel).drop_back(), begin,
+      [&](ArrayRef<Index> tap, ValueRange carried) {
+        return rowOfTaps(tap, base, quad, carried);
+      },
+      [&](unsigned axis) { return s.reach(e, starts[axis], axis); });
 }
 
 LogicalResult emitDepthwise(Emitter &e, const Fusion &fusion, const Windows &s,

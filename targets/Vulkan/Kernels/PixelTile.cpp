@@ -135,23 +135,17 @@ SmallVector<Value> PixelTile::atTap(ArrayRef<Index> tap, ValueRange carried,
 }
 
 SmallVector<Value> PixelTile::forTaps(ValueRange init, Body body) {
-  SmallVector<Index> tap;
-  std::function<SmallVector<Value>(ValueRange)> nest = [&](ValueRange carried) {
-    if (tap.size() == s.w.axes())
-      return atTap(tap, carried, body);
-    unsigned axis = tap.size();
-    std::pair<Index, Index> bounds{0, s.w.kernel[axis]};
+  auto bounds = [&](unsigned axis) -> std::optional<std::pair<Index, Index>> {
     if (form == Form::Strip && skips && axis != last())
-      bounds = *s.reach(e, starts[0][axis], axis);
-    return e.loopBetween(bounds.first, bounds.second, s.w.kernel[axis], carried,
-                         [&](Index k, ValueRange values) {
-                           tap.push_back(k);
-                           SmallVector<Value> results = nest(values);
-                           tap.pop_back();
-                           return results;
-                         });
+      return s.reach(e, starts[0][axis], axis);
+    return std::nullopt;
   };
-  return nest(init);
+  return vulkan::forTaps(
+      e, s.w.kernel, init,
+      [&](ArrayRef<Index> tap, ValueRange carried) {
+        return atTap(tap, carried, body);
+      },
+      bounds);
 }
 
 LogicalResult PixelTile::store(

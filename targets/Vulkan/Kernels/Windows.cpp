@@ -77,18 +77,21 @@ bool Windows::leaves(unsigned axis, int64_t wide, int64_t distance) const {
 }
 
 SmallVector<Value> forTaps(Emitter &e, ArrayRef<int64_t> kernel,
-                           ValueRange init, TapBody body) {
+                           ValueRange init, TapBody body, TapBounds bounds) {
   SmallVector<Index> tap;
   std::function<SmallVector<Value>(ValueRange)> nest = [&](ValueRange carried) {
-    if (tap.size() == kernel.size())
+    unsigned axis = tap.size();
+    if (axis == kernel.size())
       return body(tap, carried);
-    return e.loop(0, kernel[tap.size()], 1, carried,
-                  [&](Index k, ValueRange values) {
-                    tap.push_back(k);
-                    SmallVector<Value> results = nest(values);
-                    tap.pop_back();
-                    return results;
-                  });
+    std::pair<Index, Index> all{0, kernel[axis]};
+    auto [first, end] = bounds ? bounds(axis).value_or(all) : all;
+    return e.loopBetween(first, end, kernel[axis], carried,
+                         [&](Index k, ValueRange values) {
+                           tap.push_back(k);
+                           SmallVector<Value> results = nest(values);
+                           tap.pop_back();
+                           return results;
+                         });
   };
   return nest(init);
 }

@@ -37,12 +37,16 @@ struct Windows {
   bool leaves(unsigned axis, int64_t wide, int64_t distance) const;
 };
 
-/// Loops over all taps; `body` gets one index an axis.
+/// Loops over the taps, all of them or those within `bounds`; `body` gets one
+/// index an axis.
 using TapBody = llvm::function_ref<llvm::SmallVector<mlir::Value>(
     llvm::ArrayRef<Index> tap, mlir::ValueRange)>;
+using TapBounds =
+    llvm::function_ref<std::optional<std::pair<Index, Index>>(unsigned axis)>;
 llvm::SmallVector<mlir::Value> forTaps(Emitter &e,
                                        llvm::ArrayRef<int64_t> kernel,
-                                       mlir::ValueRange init, TapBody body);
+                                       mlir::ValueRange init, TapBody body,
+                                       TapBounds bounds = {});
 
 } // namespace tessera::vulkan
 #endif
