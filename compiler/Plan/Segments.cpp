@@ -82,8 +82,8 @@ static bool isReadBeside(tsr::SegmentOp op, Value v) {
 }
 
 /// Finds the values that zero-copy segments read: they are made in memory that
-/// both sides reach. What others read meanwhile is copied instead: that takes less
-/// than waiting for a device.
+/// both sides reach. What others read meanwhile is copied instead, so that they need
+/// not wait for the device; the estimate of a plan leaves these copies out.
 void PlanBuilder::findShared() {
   llvm::DenseSet<Value> copied;
   l.func.walk([&](tsr::SegmentOp op) {
