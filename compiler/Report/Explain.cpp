@@ -58,6 +58,7 @@ llvm::Error explainNode(const ModelProblem &model, const Placement &p, StringRef
   const partition::Op &op = model.problem.ops[*j];
   const partition::Solution &s = *p.result.solution;
   int chosen = op.options[s.choice[*j]].device;
+  Cost base = s.cost - p.spread.work; // what else is possible is not spread either
   printGroup(model.groups[*j], node, os);
   os << "target " << p.target << ", plan " << ms(s.cost) << "\n";
   for (const partition::Option &o : op.options) {
@@ -76,11 +77,13 @@ llvm::Error explainNode(const ModelProblem &model, const Placement &p, StringRef
       continue;
     }
     os << ", best plan with it here " << ms(*plan);
-    if (*plan < s.cost) // only a pin keeps it from there
-      os << ", " << ms(s.cost - *plan) << " less than with the pin\n";
+    if (p.spread.gain && *plan == base)
+      os << ", as cheap, but it would end later\n";
+    else if (*plan < base) // only a pin keeps it from there
+      os << ", " << ms(base - *plan) << " less than with the pin\n";
     else
-      os << " (+" << ms(*plan - s.cost) << "): it pays only if the group or its copies and launches become "
-         << ms(*plan - s.cost) << " cheaper\n";
+      os << " (+" << ms(*plan - base) << "): it pays only if the group or its copies and launches become "
+         << ms(*plan - base) << " cheaper\n";
   }
   for (const PlacementRefusal &r : model.groups[*j].refusals) {
     os << "  " << model.problem.devices[r.device].name << ": impossible; all of this would have to change:\n";

@@ -85,7 +85,7 @@ static void addCopies(const Placement &p, const partition::Graph &graph, Breakdo
 }
 
 static void addStretches(const Placement &p, const std::map<int, size_t> &rowOf, Breakdown &b) {
-  Schedule schedule = scheduleOf(p.problem, p.devices, *p.result.solution);
+  Schedule schedule = scheduleOf(partition::Graph(p.problem), p.devices, *p.result.solution);
   b.end = schedule.end;
   std::set<int> critical(schedule.critical.begin(), schedule.critical.end());
   auto rowFor = [&](int step) { return int(rowOf.at(schedule.steps[step].segment)); };
@@ -218,10 +218,15 @@ void printPlacement(const Placement &p, llvm::raw_ostream &os) {
   }
   if (!b.stretches.empty())
     os << "with what runs at the same time: " << milliseconds(b.end) << "\n";
+  if (p.spread.gain)
+    os << "shared out to run at the same time: " << milliseconds(p.spread.gain) << " sooner, for "
+       << milliseconds(p.spread.work) << " more work\n";
 }
 
 static void jsonSchedule(const Placement &p, const Breakdown &b, llvm::json::OStream &json) {
   json.attribute("schedule_ns", b.stretches.empty() ? p.result.solution->cost : b.end);
+  json.attribute("spread_gain_ns", p.spread.gain);
+  json.attribute("spread_work_ns", p.spread.work);
   json.attributeArray("schedule", [&] {
     for (const StretchRow &row : b.stretches)
       json.object([&] {

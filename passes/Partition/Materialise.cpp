@@ -279,7 +279,7 @@ LogicalResult Materialiser::order(const ModelProblem &model, const partition::So
     return success(!walk.wasInterrupted());
   };
   SmallVector<Operation *> rest(llvm::make_pointer_range(block));
-  for (const ScheduleStep &step : scheduleOf(model.problem, model.devices, solution).steps) {
+  for (const ScheduleStep &step : scheduleOf(partition::Graph(model.problem), model.devices, solution).steps) {
     if (step.segment >= 0 && failed(emit(segments.lookup(step.segment))))
       return failure();
     for (int j : step.ops)

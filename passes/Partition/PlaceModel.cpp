@@ -29,6 +29,24 @@ static int64_t bytesOf(Value v, int64_t elements) {
   return onnx::getStorageBytes(type.getElementType(), elements).value_or(0);
 }
 
+/// Devices whose costs are those of groups wherever they stand. A compiler's
+/// estimates are not: they are of one segment.
+static std::vector<char> movableDevices(const TargetDescription &target, const ModelProblem &model) {
+  std::vector<char> movable;
+  for (const PlacementDevice &device : model.devices)
+    movable.push_back(device.unit == 0 || !VendorTools::estimates(target.units[device.unit]));
+  return movable;
+}
+
+/// Spreads the solver's answer, which stays cheaper than what simpler tools answer.
+static void spreadAnswer(const TargetDescription &target, const ModelProblem &model, Placement &p) {
+  partition::Cost most = partition::impossible;
+  for (const auto *other : {&p.result.cpuOnly, &p.result.mostAccelerated, &p.result.inOrder})
+    if (*other)
+      most = std::min(most, (*other)->cost);
+  p.spread = spread(model.problem, model.devices, p.allowed, movableDevices(target, model), most, *p.result.solution);
+}
+
 FailureOr<Placement> decidePlacement(func::FuncOp func, const TargetDescription &target, const ModelProblem &model,
                                      const PlaceOptions &options) {
   partition::Allowed allowed = partition::allowAll(model.problem);
@@ -47,6 +65,7 @@ FailureOr<Placement> decidePlacement(func::FuncOp func, const TargetDescription 
   p.allowed = std::move(allowed);
   if (!p.result.solution)
     return func.emitError("no placement on target ") << target.name << " is legal under the pins";
+  spreadAnswer(target, model, p);
   p.problemText = textOf(model.problem, partition::writeProblem);
   p.solutionText = textOf(*p.result.solution, partition::writeSolution);
   partitioncheck::Verdict verdict = partitioncheck::check(p.problemText, p.solutionText);

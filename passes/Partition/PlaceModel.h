@@ -6,7 +6,7 @@
 #ifndef TESSERA_PASSES_PARTITION_PLACEMODEL_H
 #define TESSERA_PASSES_PARTITION_PLACEMODEL_H
 
-#include "passes/Partition/BuildProblem.h"
+#include "passes/Partition/Spread.h"
 
 namespace tessera {
 
@@ -23,7 +23,8 @@ struct Placement {
   partition::Problem problem;
   std::vector<PlacementDevice> devices; ///< parallel to the problem's
   partition::Allowed allowed;           ///< what the pins leave
-  partition::SolverResult result;       ///< with a solution
+  partition::SolverResult result;       ///< with a solution, after spreading
+  Spread spread;
   std::string problemText, solutionText;
   std::vector<std::vector<std::string>> nodes; ///< per operator of the problem: the model's nodes in it
   std::vector<std::vector<PlacementRefusal>> refusals; ///< per operator of the problem

@@ -1,5 +1,4 @@
 #include "passes/Partition/Schedule.h"
-#include "passes/Partition/Graph.h"
 
 #include <map>
 #include <set>
@@ -14,8 +13,8 @@ namespace {
 
 class Scheduler {
 public:
-  Scheduler(const partition::Problem &problem, ArrayRef<PlacementDevice> devices, const partition::Solution &solution)
-      : problem(problem), devices(devices), solution(solution), graph(problem) {}
+  Scheduler(const partition::Graph &graph, ArrayRef<PlacementDevice> devices, const partition::Solution &solution)
+      : problem(graph.problem), devices(devices), solution(solution), graph(graph) {}
   Schedule run();
 
 private:
@@ -32,7 +31,7 @@ private:
   const partition::Problem &problem;
   ArrayRef<PlacementDevice> devices;
   const partition::Solution &solution;
-  partition::Graph graph;
+  const partition::Graph &graph;
 
   std::vector<ScheduleStep> steps; ///< by first operator
   std::vector<int> stepOf;         ///< by operator
@@ -207,9 +206,9 @@ Schedule Scheduler::run() {
   return schedule;
 }
 
-Schedule scheduleOf(const partition::Problem &problem, ArrayRef<PlacementDevice> devices,
+Schedule scheduleOf(const partition::Graph &graph, ArrayRef<PlacementDevice> devices,
                     const partition::Solution &solution) {
-  return Scheduler(problem, devices, solution).run();
+  return Scheduler(graph, devices, solution).run();
 }
 
 } // namespace tessera

@@ -32,7 +32,7 @@ struct Schedule {
   std::vector<int> critical;       ///< steps of which each ends where the next begins, to the last
 };
 
-Schedule scheduleOf(const partition::Problem &problem, llvm::ArrayRef<PlacementDevice> devices,
+Schedule scheduleOf(const partition::Graph &graph, llvm::ArrayRef<PlacementDevice> devices,
                     const partition::Solution &solution);
 
 } // namespace tessera
