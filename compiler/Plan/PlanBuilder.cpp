@@ -211,7 +211,9 @@ uint32_t PlanBuilder::residence(Value v) {
 /// The buffer of `v` for a command that is built now.
 uint32_t PlanBuilder::bufferOf(Value v) {
   uint32_t id = residence(v);
-  return device || reachesCpu(id) ? id : mirror(id, 0);
+  if (device || !deviceOf(id))
+    return id;
+  return reachesCpu(id) && !hasMirror(id, 0) ? id : mirror(id, 0);
 }
 
 // --- commands ----------------------------------------------------------------------

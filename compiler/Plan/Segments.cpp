@@ -125,13 +125,23 @@ void PlanBuilder::settle(uint32_t buffer) {
     fence(deviceOf(buffer));
 }
 
-/// The copy of a buffer in the memory of `target`, made now if there is none.
-uint32_t PlanBuilder::mirror(uint32_t buffer, uint32_t target) {
-  uint32_t whole = buffer; // a view shares the copy of what it is a view of
-  auto bytesOf = [&](uint32_t b) { return plan.buffers[b].sizeRegister == kNone ? plan.buffers[b].sizeBytes : kUnknown; };
+/// What is copied for a buffer: a view shares the copy of what it is a view of.
+uint32_t PlanBuilder::wholeOf(uint32_t buffer) {
+  uint32_t whole = buffer;
+  auto bytesOf = [&](uint32_t b) {
+    return plan.buffers[b].sizeRegister == kNone ? plan.buffers[b].sizeBytes : kUnknown;
+  };
   while (plan.buffers[whole].aliasOf != kNone && bytesOf(plan.buffers[whole].aliasOf) == bytesOf(buffer) &&
          plan.buffers[whole].aliasOffset == 0)
     whole = plan.buffers[whole].aliasOf;
+  return whole;
+}
+
+bool PlanBuilder::hasMirror(uint32_t buffer, uint32_t target) { return mirrors.count({wholeOf(buffer), target}); }
+
+/// The copy of a buffer in the memory of `target`, made now if there is none.
+uint32_t PlanBuilder::mirror(uint32_t buffer, uint32_t target) {
+  uint32_t whole = wholeOf(buffer);
   auto it = mirrors.find({whole, target});
   if (it == mirrors.end()) {
     fence(target);
@@ -139,7 +149,7 @@ uint32_t PlanBuilder::mirror(uint32_t buffer, uint32_t target) {
     uint32_t fresh = newBuffer(BufferKind::Temporary, name);
     plan.buffers[fresh].sizeBytes = plan.buffers[whole].sizeBytes;
     plan.buffers[fresh].pool = target ? poolOf(target, false) : 0;
-    uint32_t source = reachesCpu(whole) ? 0 : deviceOf(whole);
+    uint32_t source = target && reachesCpu(whole) ? 0 : deviceOf(whole);
     copy(whole, fresh, constantReg(plan.buffers[whole].sizeBytes));
     mirrors[{fresh, source}] = whole;
     it = mirrors.insert({{whole, target}, fresh}).first;
@@ -184,6 +194,39 @@ void PlanBuilder::fetchForBodies(Operation *op) {
   });
 }
 
+/// Results of earlier segments that others read while this one is under way, for
+/// which they would have to wait for it too: they get copies before the launch.
+void PlanBuilder::fetchForOthers(tsr::SegmentOp op) {
+  auto isOfDevice = [&](tsr::SegmentOp other) { return other && other.getDevice() == op.getDevice(); };
+  llvm::SetVector<std::pair<Value, uint32_t>> wanted; ///< by whom
+  for (Operation *next = op->getNextNode(); next && next->getNextNode(); next = next->getNextNode()) {
+    auto reader = dyn_cast<tsr::SegmentOp>(next);
+    if (isOfDevice(reader) || isView(next))
+      continue;
+    bool waits = false;
+    SmallVector<std::pair<Value, uint32_t>> reads;
+    next->walk([&](Operation *inner) {
+      for (Value read : inner->getOperands()) {
+        Value v = shown(read);
+        auto from = v.getDefiningOp<tsr::SegmentOp>();
+        if (!isOfDevice(from) || from->getBlock() != op->getBlock())
+          continue;
+        if (from == op || op->isBeforeInBlock(from))
+          waits = true;
+        else
+          reads.push_back({v, reader ? reader.getDevice() : 0});
+      }
+    });
+    if (waits) // from here on everything can be read
+      break;
+    wanted.insert_range(reads);
+  }
+  for (auto [v, reader] : wanted)
+    if (!reader || reader >= inFlight.size() || !inFlight[reader])
+      if (uint32_t id = residence(v); deviceOf(id) == op.getDevice())
+        mirror(id, reader);
+}
+
 // --- launches ------------------------------------------------------------------------
 
 LogicalResult PlanBuilder::declareDevice(tsr::SegmentOp op) {
@@ -223,6 +266,7 @@ static std::string nodesOf(Location loc) {
 LogicalResult PlanBuilder::segment(tsr::SegmentOp op) {
   if (failed(declareDevice(op)))
     return failure();
+  fetchForOthers(op);
   uint32_t number = op.getDevice();
   for (auto [arg, v] : llvm::zip(op.getBodyBlock()->getArguments(), op.getInputs())) {
     auto id = onDevice(v, op);

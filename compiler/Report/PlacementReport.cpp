@@ -143,11 +143,16 @@ static std::string milliseconds(Cost ns) {
 static void printAgainst(const Placement &p, StringRef name, const std::optional<partition::Solution> &other,
                          llvm::raw_ostream &os) {
   os << llvm::format("  %-22s", name.str().c_str());
-  if (!other)
+  if (!other) {
     os << "impossible\n";
-  else
-    os << llvm::format("%14s", milliseconds(other->cost).c_str())
-       << llvm::format("  %.3f x the plan\n", double(other->cost) / double(std::max<Cost>(p.result.solution->cost, 1)));
+    return;
+  }
+  os << llvm::format("%14s", milliseconds(other->cost).c_str())
+     << llvm::format("  %.3f x the plan", double(other->cost) / double(std::max<Cost>(p.result.solution->cost, 1)));
+  Cost end = scheduleOf(partition::Graph(p.problem), p.devices, *other).end;
+  if (p.spread.gain && end < other->cost)
+    os << ", " << milliseconds(end) << " with what runs at the same time";
+  os << "\n";
 }
 
 static std::string rangeOf(const Placement &p, ArrayRef<int> ops) {

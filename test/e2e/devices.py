@@ -87,6 +87,27 @@ def check(tools, name, text, segments, copies, limit, shapes, low, high):
                         raise Fault(f"run {k} {' '.join(mode)}: output {i}: {why or f'error {e:.2e} over {limit:g}'}")
 
 
+def ahead(tools, segments):
+    """The processor reads the first segment's result, copied before the second is launched, while that one runs."""
+    import onnx
+    model = build("ahead", "g (float[32,32] x) => (float[32,32] b, float[32,32] y) { a = MatMul(x, $[32,32]) b = MatMul(a, $[32,32]) y = Exp(a) }", 21)
+    for node in model.graph.node:
+        node.name = node.output[0]
+    with tempfile.TemporaryDirectory() as tmp:
+        path, bundle, trace = (os.path.join(tmp, f) for f in ("m.onnx", "m.tsr", "trace.json"))
+        onnx.save(model, path)
+        tools.compile(path, bundle, *(word for s in segments for word in ("--segment", s)))
+        feeds = feeds_of(model, None, 1, None, None)
+        want = oracle(path).run(None, feeds)
+        for mode in MODES:
+            got = tools.run(bundle, feeds, len(want), "--trace", trace, *mode, runner=[os.path.join(tools.bin, "tsr-run")])
+            worst = max(error(g, w)[0] for g, w in zip(got, want))
+            events = sorted((e for e in json.load(open(trace))["traceEvents"] if "ts" in e), key=lambda e: e["ts"])
+            kinds = [e["cat"] for e in events if e["cat"] in ("launch", "fence", "elementwise")]
+            if not worst <= 1e-5 or kinds != ["launch", "fence", "launch", "elementwise", "fence"]:
+                raise Fault(f"{' '.join(mode)}: error {worst:.2e}, order {kinds}")
+
+
 def threads(tools):
     """tsr-run under ThreadSanitizer: the interpreter, the devices' threads and the workers of kernels at once."""
     import onnx
@@ -124,6 +145,9 @@ def main():
     for s in SPLITS:
         if re.search(a.only, s[0]):
             tally.attempt(s[0], check, tools, *s)
+    for name, how in (("ahead", ""), ("ahead_zero_copy", ":zero-copy")):
+        if re.search(a.only, name):
+            tally.attempt(name, ahead, tools, [f"npu{how}=a", f"npu{how}=b"])
     if re.search(a.only, "threads"):
         tally.attempt("threads", threads, tools)
     return tally.finish()

@@ -48,7 +48,12 @@ Session::Session(const std::string &path, const Settings &chosen)
                        event.bytes, event.device});
     };
   if (settings.deviceThreads) {
-    queues = std::make_unique<tsr::posix::DeviceQueues>();
+    if (settings.emulate && settings.threads <= 1)
+      cores = Cores::divide();
+    queues = std::make_unique<tsr::posix::DeviceQueues>([this] {
+      if (cores)
+        cores->useOthers();
+    });
     context.queues = queues.get();
   }
   if (settings.poison)
@@ -75,6 +80,8 @@ Session::Session(const std::string &path, const Settings &chosen)
   check(tsr_instance_create(handle, &host, instanceState.data(),
                             instanceState.size(), &instance, &error),
         error);
+  if (cores) // after the driver has made its threads
+    cores->holdOwn();
 }
 
 void Session::attachGpu(tsr_host_t &host) {

@@ -3,6 +3,7 @@
 #define TESSERA_TSR_RUN_SESSION_H
 
 #include "runtime-stub/platform/posix/PosixHost.h"
+#include "tools/tsr-run/Cores.h"
 #include "tools/tsr-run/Gpu.h"
 #include "tools/tsr-run/Tensor.h"
 
@@ -82,6 +83,7 @@ private:
   void runPoisoned(const std::function<void()> &work);
 
   Settings settings;
+  std::unique_ptr<Cores> cores; ///< if some device is played
   std::string features;
   tsr::posix::MappedFile file;
   tsr::posix::HostContext context;

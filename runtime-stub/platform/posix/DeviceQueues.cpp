@@ -13,8 +13,11 @@ struct DeviceQueues::Queue {
   std::deque<std::pair<void (*)(void *), void *>> waiting;
   bool busy = false, stop = false;
   std::thread thread; // started by the first submission
+  std::function<void()> begin;
 
   void serve() {
+    if (begin)
+      begin();
     std::unique_lock<std::mutex> lock(mutex);
     for (;;) {
       wake.wait(lock, [&] { return stop || !waiting.empty(); });
@@ -33,9 +36,11 @@ struct DeviceQueues::Queue {
   }
 };
 
-DeviceQueues::DeviceQueues() {
-  for (auto &queue : queues)
+DeviceQueues::DeviceQueues(std::function<void()> begin) {
+  for (auto &queue : queues) {
     queue = std::make_unique<Queue>();
+    queue->begin = begin;
+  }
 }
 
 DeviceQueues::~DeviceQueues() {

@@ -73,10 +73,10 @@ private:
 };
 
 /// One worker thread for each device that work was submitted to. Its queue is
-/// in order; several threads may submit and wait.
+/// in order; several threads may submit and wait. Each calls `begin` first.
 class DeviceQueues {
 public:
-  DeviceQueues();
+  explicit DeviceQueues(std::function<void()> begin = {});
   ~DeviceQueues();
   void submit(uint32_t device, void (*work)(void *), void *argument);
   void wait(uint32_t device);

@@ -56,7 +56,7 @@ struct Branches {
 TEST_CASE(
     "a launch comes before work, what leads to a launch before the rest") {
   Branches m;
-  Schedule s = scheduleOf(m.problem, m.devices, m.solution);
+  Schedule s = scheduleOf(partition::Graph(m.problem), m.devices, m.solution);
   // n is launched at once and works 2 + 6; a ends at 10, and the launch and
   // work of g take 5 + 20; b is computed beside g.
   CHECK(m.step(s, 4).end == 8);
@@ -70,7 +70,7 @@ TEST_CASE(
 TEST_CASE("the CPU waits for the later of two segments, and the critical path "
           "says so") {
   Branches m;
-  Schedule s = scheduleOf(m.problem, m.devices, m.solution);
+  Schedule s = scheduleOf(partition::Graph(m.problem), m.devices, m.solution);
   const ScheduleStep &c = m.step(s, 5);
   REQUIRE(c.waitedFor >= 0);
   CHECK(s.steps[c.waitedFor].segment == 0);
@@ -86,7 +86,7 @@ TEST_CASE("the CPU waits for the later of two segments, and the critical path "
 
 TEST_CASE("copies are the CPU's work, once for each memory") {
   Branches m(/*copy=*/1);
-  Schedule s = scheduleOf(m.problem, m.devices, m.solution);
+  Schedule s = scheduleOf(partition::Graph(m.problem), m.devices, m.solution);
   // x to the NPU ends at 1, a at 11, its copy at 12, g at 37; b at 24; then the
   // results of g and n come back: 39, and c ends at 42.
   CHECK(m.step(s, 4).start == 1);
@@ -98,11 +98,11 @@ TEST_CASE("copies are the CPU's work, once for each memory") {
 TEST_CASE("segments of one unit follow each other, in whatever precision") {
   Branches m;
   m.devices[2] = {1, Precision::F16}; // n is the GPU's, too
-  Schedule s = scheduleOf(m.problem, m.devices, m.solution);
+  Schedule s = scheduleOf(partition::Graph(m.problem), m.devices, m.solution);
   CHECK(m.step(s, 4).end == 8);
   CHECK(m.step(s, 3).start == 10);
   m.problem.ops[4].options[0].cost = 30; // n works until 32
-  s = scheduleOf(m.problem, m.devices, m.solution);
+  s = scheduleOf(partition::Graph(m.problem), m.devices, m.solution);
   CHECK(m.step(s, 3).start == 32);
   CHECK(s.steps[m.step(s, 3).after].segment == 1);
 }
