@@ -14,7 +14,8 @@ std::optional<Dequantised> readDequantise(Operation *op) {
   auto integers = constantOf(operand(op, 0)),
        scale = constantOf(operand(op, 1));
   if (!integers || !scale || !integers->isInteger() || integers->isBool() ||
-      !scale->element().isF32() || !elementType(op->getResult(0)).isF32())
+      (!scale->element().isF32() && !scale->element().isF16()) ||
+      elementType(op->getResult(0)) != scale->element())
     return std::nullopt;
   Dequantised d{*integers, *scale, {}, -1, getInt(op, "block_size", 0)};
   if (Value zero = operand(op, 2)) {
@@ -68,10 +69,27 @@ std::optional<Dequantised> dequantisedConstant(Value v) {
                      number("block")};
 }
 
+/// Whether a Slice leaves the end of axis `d.axis` out and nothing else, so that
+/// blocks begin where they did and all of them are left.
+static bool cutsLastBlock(ArrayRef<std::optional<HostTensor>> operands,
+                          const Dequantised &d, ArrayRef<int64_t> sliced) {
+  auto one = [&](unsigned p, int64_t absent) -> std::optional<int64_t> {
+    if (p >= operands.size() || !operands[p])
+      return absent;
+    return operands[p]->size() == 1 ? std::optional(operands[p]->integer(0))
+                                    : std::nullopt;
+  };
+  auto axis = one(3, 0), step = one(4, 1);
+  if (d.block == 0 || one(1, -1) != 0 || !axis || step != 1 ||
+      normaliseAxis(*axis, sliced.size()) != d.axis)
+    return false;
+  return (sliced[d.axis] + d.block - 1) / d.block == d.scale.shape()[d.axis];
+}
+
 void keepDequantised(Operation *from, Value weight) {
   auto d = dequantisedConstant(operand(from, 0));
-  bool transposes = isOp(from, "Transpose");
-  if (!d || (!transposes && !isOp(from, "Reshape") && !isOp(from, "Flatten") &&
+  bool transposes = isOp(from, "Transpose"), slices = isOp(from, "Slice");
+  if (!d || (!transposes && !slices && !isOp(from, "Reshape") && !isOp(from, "Flatten") &&
              !isOp(from, "Squeeze") && !isOp(from, "Unsqueeze") &&
              !isOp(from, "Identity")))
     return;
@@ -90,7 +108,10 @@ void keepDequantised(Operation *from, Value weight) {
   };
   if (!move(d->integers))
     return;
-  if (d->axis >= 0 && !isOp(from, "Identity")) {
+  if (slices && d->axis >= 0 &&
+      !cutsLastBlock(values, *d, d->integers.shape()))
+    return;
+  if (d->axis >= 0 && !slices && !isOp(from, "Identity")) {
     SmallVector<int64_t> perm = getInts(from, "perm");
     if (!transposes ||
         (d->block && (!move(d->scale) || (d->zero && !move(*d->zero)))))

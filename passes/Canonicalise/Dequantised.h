@@ -21,7 +21,8 @@ struct Dequantised {
   int64_t block = 0; ///< their blocks along the axis; 0: none
 };
 
-/// The constant operands of a DequantizeLinear from integers by float32 scales.
+/// The constant operands of a DequantizeLinear from integers by scales of float32
+/// or float16, which are the type of the result.
 std::optional<Dequantised> readDequantise(mlir::Operation *op);
 /// What `v` is made from, if it is a constant that was folded so.
 std::optional<Dequantised> dequantisedConstant(mlir::Value v);

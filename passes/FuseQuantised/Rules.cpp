@@ -16,7 +16,7 @@ std::optional<Quantised> readQuantised(OnnxBuilder &b, Value v) {
   Operation *op = onnx::definedBy(v, "DequantizeLinear");
   std::optional<onnx::Dequantised> constant =
       op ? onnx::readDequantise(op) : onnx::dequantisedConstant(v);
-  if (constant) {
+  if (constant && constant->scale.element().isF32()) {
     Quantised q{b.weight(constant->integers),
                 b.weight(constant->scale),
                 {},

@@ -22,6 +22,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
+import gpu_few_bits
 from harness import CACHE, Tally, Tools
 
 FEATURES = "float16,int8,int16,int64,storage8,storage16"
@@ -108,8 +109,8 @@ def compare(got, want, rtol, atol):
     return None
 
 
-def run_case(gpu, tally, name, model, inputs, want=None, rtol=1e-4, atol=1e-5, options=(), refused=None):
-    """`refused` is what the refusal says, "" for a case that has to run; without it a refusal is a skip."""
+def run_case(gpu, tally, name, model, inputs, want=None, rtol=1e-4, atol=1e-5, options=(), refused=None, most_constants=None):
+    """`refused` is what the refusal says, "" for a case that has to run; without it a refusal is a skip. `most_constants` bounds the bytes of constants that kernels read."""
     with tempfile.TemporaryDirectory() as folder:
         try:
             path = model
@@ -127,6 +128,9 @@ def run_case(gpu, tally, name, model, inputs, want=None, rtol=1e-4, atol=1e-5, o
                 tally.ok(name)
                 return True
             gpu.check(plan, folder)
+            constants = sum(plan["buffers"][i]["bytes"] for i in {i for k in plan["kernels"] for i in k["bindings"]} if plan["buffers"][i]["kind"] == "constant")
+            if most_constants and constants > most_constants:
+                raise RuntimeError(f"{constants} bytes of constants instead of {most_constants} at most")
             outputs = gpu.run(plan, folder, inputs)
             wanted = reference(path, inputs) if want is None else want
             if len(outputs) != len(wanted):
@@ -174,6 +178,7 @@ class Cases:
         self.elementwise()
         self.movement()
         self.contraction()
+        gpu_few_bits.add(self)
         self.convolution()
         self.pooling()
         self.rows()

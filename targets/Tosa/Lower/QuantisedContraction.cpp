@@ -38,7 +38,7 @@ static double stepOf(ArrayRef<double> v) {
 static SmallVector<double> notedSteps(Value weight, int64_t axis, int64_t channels) {
   auto d = onnx::dequantisedConstant(weight);
   bool many = d && d->scale.size() > 1;
-  if (!d || !d->integers.element().isSignlessInteger(8) || (many && (d->axis != axis || d->block)))
+  if (!d || !d->scale.element().isF32() || !d->integers.element().isSignlessInteger(8) || (many && (d->axis != axis || d->block)))
     return {};
   for (int64_t i = 0; d->zero && i < d->zero->size(); ++i)
     if (d->zero->integer(i) != 0)

@@ -1,7 +1,7 @@
 // MatMul and Gemm in f32 and f16 (f32 accumulation). A constant right operand
 // is packed into padded columns; one that the run computes is read as it lies.
 #include "dialects/Onnx/IR/OnnxUtils.h"
-#include "targets/Vulkan/Kernels/RowTile.h"
+#include "targets/Vulkan/Kernels/FewBits.h"
 
 using namespace mlir;
 
@@ -16,12 +16,13 @@ struct Matrix {
 class Product {
 public:
   Product(tsr::DispatchOp op, Emitter &e)
-      : op(op), e(e), root(op.getRootOp()), fusion(op, e) {}
+      : op(op), e(e), root(op.getRootOp()), fusion(op, e), fewBits(e) {}
   LogicalResult emit();
 
 private:
   LogicalResult read();
   void packRight();
+  bool packFewBits(unsigned input);
   Index leftBase(Index row);
   SmallVector<Value> loadLeft(Index base, Index group);
   Value loadRight(Index base, Index group, int64_t s, int64_t j);
@@ -36,6 +37,8 @@ private:
   Matrix a, b;
   Buffer *c = nullptr;
   Buffer *packed = nullptr;
+  FewBits fewBits;
+  bool few = false; ///< the right operand stays in few bits
   int64_t m = 0, n = 0, depth = 0, batches = 1, step = 1;
   RowTile tile;
   SmallVector<Index> batch; ///< index of each batch axis of the result
@@ -75,6 +78,19 @@ LogicalResult Product::read() {
   return success();
 }
 
+/// Numbers that a few bits made, if that costs less than it saves: multiplying
+/// them out doubles the operations of a tile, and a quarter of the memory is
+/// what few rows wait for.
+bool Product::packFewBits(unsigned input) {
+  bool transposed = gemm && onnx::getInt(root, "transB");
+  if (b.t->rank() != 2 || b.t->strides[1] != 1 ||
+      !fewBits.read(op, transposed ? 1 : 0) ||
+      (!fewBits.hasBlocks() && tile.rows >= 4))
+    return false;
+  fewBits.pack(input, tile.columnQuads * 4);
+  return true;
+}
+
 /// A constant that every batch uses lies as [k][columns, padded to the grid].
 void Product::packRight() {
   ElementsAttr value = rootConstant(op, 1);
@@ -82,14 +98,17 @@ void Product::packRight() {
                              [](int64_t d) { return d == 1; });
   if (!value || !shared)
     return;
+  // Operand numbers of the root and of the dispatch may differ.
+  unsigned input =
+      cast<BlockArgument>(onnx::getOptionalOperand(root, 1)).getArgNumber();
+  few = packFewBits(input);
+  if (few)
+    return;
   auto bytes = packColumns(value, {{depth, b.rowStride}}, {n, b.columnStride},
                            tile.columnQuads * 4);
   if (bytes.empty())
     return;
-  packed = &e.pack(1, b.t->element, std::move(bytes));
-  // Operand numbers of the root and of the dispatch may differ.
-  packed->binding.index =
-      cast<BlockArgument>(onnx::getOptionalOperand(root, 1)).getArgNumber();
+  packed = &e.pack(input, b.t->element, std::move(bytes));
   packed->useVectors();
 }
 
@@ -169,7 +188,7 @@ LogicalResult Product::emit() {
   step = depth % 4 ? 1 : 4;
   if (step == 4 && a.columnStride == 1)
     a.t->useVectors();
-  if (!packed && n % 4 == 0 && b.columnStride == 1)
+  if (!packed && !few && n % 4 == 0 && b.columnStride == 1)
     b.t->useVectors();
   fusion.useVectors(fusion.dims().size() - 1);
   tile.setGrid(e, m, batches);
@@ -179,12 +198,14 @@ LogicalResult Product::emit() {
   SmallVector<Index> bases;
   for (int64_t i = 0; i < tile.rows; ++i)
     bases.push_back(leftBase(rows.at(e, i)));
-  SmallVector<Value> acc = accumulate(
-      e, tile, depth / step, step, zeroAccumulators(e, tile),
-      [&](int64_t i, Index group) { return loadLeft(bases[i], group); },
-      [&](Index group, int64_t s, int64_t j) {
-        return loadRight(quad, group, s, j);
-      });
+  auto left = [&](int64_t i, Index group) { return loadLeft(bases[i], group); };
+  SmallVector<Value> zeros = zeroAccumulators(e, tile);
+  SmallVector<Value> acc =
+      few ? fewBits.accumulate(tile, quad, step, zeros, left)
+          : accumulate(e, tile, depth / step, step, zeros, left,
+                       [&](Index group, int64_t s, int64_t j) {
+                         return loadRight(quad, group, s, j);
+                       });
   return storeTile(e, tile, rows, quad, n, [&](int64_t i, int64_t j) {
     return store(acc[i * tile.quads + j], rows.at(e, i), e.add(quad, j));
   });
