@@ -48,10 +48,24 @@ void noteDequantised(Value weight, const Dequantised &from) {
   weight.getDefiningOp()->setAttr(kNote, b.getDictionaryAttr(fields));
 }
 
-std::optional<Dequantised> dequantisedConstant(Value v) {
+static DictionaryAttr noteOf(Value v) {
   auto weight = v ? v.getDefiningOp<WeightOp>() : WeightOp();
-  auto note =
-      weight ? weight->getAttrOfType<DictionaryAttr>(kNote) : DictionaryAttr();
+  return weight ? weight->getAttrOfType<DictionaryAttr>(kNote)
+                : DictionaryAttr();
+}
+
+std::optional<DequantisedForm> dequantisedForm(Value v) {
+  DictionaryAttr note = noteOf(v);
+  auto integers = note ? dyn_cast_or_null<ElementsAttr>(note.get("integers"))
+                       : ElementsAttr();
+  if (!integers)
+    return std::nullopt;
+  return DequantisedForm{integers.getElementType(),
+                         cast<IntegerAttr>(note.get("block")).getInt()};
+}
+
+std::optional<Dequantised> dequantisedConstant(Value v) {
+  DictionaryAttr note = noteOf(v);
   if (!note)
     return std::nullopt;
   auto read = [&](StringRef name) -> std::optional<HostTensor> {
@@ -69,8 +83,8 @@ std::optional<Dequantised> dequantisedConstant(Value v) {
                      number("block")};
 }
 
-/// Whether a Slice leaves the end of axis `d.axis` out and nothing else, so that
-/// blocks begin where they did and all of them are left.
+/// Whether a Slice leaves the end of axis `d.axis` out and nothing else, so
+/// that blocks begin where they did and all of them are left.
 static bool cutsLastBlock(ArrayRef<std::optional<HostTensor>> operands,
                           const Dequantised &d, ArrayRef<int64_t> sliced) {
   auto one = [&](unsigned p, int64_t absent) -> std::optional<int64_t> {
@@ -89,9 +103,9 @@ static bool cutsLastBlock(ArrayRef<std::optional<HostTensor>> operands,
 void keepDequantised(Operation *from, Value weight) {
   auto d = dequantisedConstant(operand(from, 0));
   bool transposes = isOp(from, "Transpose"), slices = isOp(from, "Slice");
-  if (!d || (!transposes && !slices && !isOp(from, "Reshape") && !isOp(from, "Flatten") &&
-             !isOp(from, "Squeeze") && !isOp(from, "Unsqueeze") &&
-             !isOp(from, "Identity")))
+  if (!d || (!transposes && !slices && !isOp(from, "Reshape") &&
+             !isOp(from, "Flatten") && !isOp(from, "Squeeze") &&
+             !isOp(from, "Unsqueeze") && !isOp(from, "Identity")))
     return;
   SmallVector<std::optional<HostTensor>> values(getNumOperandPositions(from));
   for (unsigned p = 0; p < values.size(); ++p)
@@ -108,8 +122,7 @@ void keepDequantised(Operation *from, Value weight) {
   };
   if (!move(d->integers))
     return;
-  if (slices && d->axis >= 0 &&
-      !cutsLastBlock(values, *d, d->integers.shape()))
+  if (slices && d->axis >= 0 && !cutsLastBlock(values, *d, d->integers.shape()))
     return;
   if (d->axis >= 0 && !slices && !isOp(from, "Identity")) {
     SmallVector<int64_t> perm = getInts(from, "perm");

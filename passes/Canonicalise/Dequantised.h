@@ -21,11 +21,18 @@ struct Dequantised {
   int64_t block = 0; ///< their blocks along the axis; 0: none
 };
 
-/// The constant operands of a DequantizeLinear from integers by scales of float32
-/// or float16, which are the type of the result.
+/// The constant operands of a DequantizeLinear from integers by scales of
+/// float32 or float16, which are the type of the result.
 std::optional<Dequantised> readDequantise(mlir::Operation *op);
 /// What `v` is made from, if it is a constant that was folded so.
 std::optional<Dequantised> dequantisedConstant(mlir::Value v);
+/// The integers' type and the blocks' length of such a constant, which is all
+/// that costs depend on.
+struct DequantisedForm {
+  mlir::Type element;
+  int64_t block = 0;
+};
+std::optional<DequantisedForm> dequantisedForm(mlir::Value v);
 /// Notes at `weight`, an onnx.Weight, what it is made from.
 void noteDequantised(mlir::Value weight, const Dequantised &from);
 /// Copies the note of `from`'s constant operand to its folded result `weight`

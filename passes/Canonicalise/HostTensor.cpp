@@ -121,15 +121,20 @@ std::optional<HostTensor> HostTensor::read(ElementsAttr attr) {
       return t;
     }
     // Sub-byte elements are packed, the first in the low bits, as in raw_data.
-    unsigned stored = bits, perByte = 8 / bits;
+    int64_t perByte = 8 / bits, codes = int64_t(1) << bits;
     if (raw.size() < (size_t)llvm::divideCeil(t.count, perByte))
       return std::nullopt;
     t.owned = std::make_shared<std::vector<char>>(t.count);
     t.bytes = t.owned->data();
     auto integer = dyn_cast<IntegerType>(t.elementType);
-    for (int64_t i = 0; i < t.count; ++i) {
-      unsigned v = ((uint8_t)raw[i / perByte] >> ((i % perByte) * stored)) & ((1u << stored) - 1);
-      (*t.owned)[i] = integer ? extend(v, integer) : (char)v;
+    std::array<char, 16> unpacked = {};
+    for (int64_t v = 0; v < codes; ++v)
+      unpacked[v] = integer ? extend(v, integer) : (char)v;
+    char *to = t.owned->data();
+    for (int64_t i = 0; i < t.count; i += perByte) {
+      unsigned packed = (uint8_t)raw[i / perByte];
+      for (int64_t end = std::min(t.count, i + perByte), k = i; k < end; ++k, packed >>= bits)
+        to[k] = unpacked[packed & (codes - 1)];
     }
     return t;
   }

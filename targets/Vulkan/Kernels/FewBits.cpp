@@ -37,22 +37,31 @@ bool FewBits::read(tsr::DispatchOp op, unsigned sumAxis) {
          from->scale.shape()[1 - sumAxis] == columns;
 }
 
-void FewBits::pack(unsigned input, int64_t width) {
-  columnQuads = width / 4;
-  int64_t rows = (depth + perWord() - 1) / perWord(), mask = (1 << bits) - 1;
+/// In stripes of columns, so that a transposition reads whole cache lines.
+std::vector<uint8_t> FewBits::packIntegers(int64_t width) const {
+  constexpr int64_t stripe = 64;
+  int64_t rows = (depth + perWord() - 1) / perWord();
+  uint32_t mask = (1u << bits) - 1, turn = flip;
   std::vector<uint32_t> packed(rows * width, 0);
-  const char *q = from->integers.data(); // a byte each
-  for (int64_t k = 0; k < depth; ++k) {
-    uint32_t *row = packed.data() + k / perWord() * width;
-    unsigned shift = k % perWord() * bits;
-    for (int64_t n = 0; n < columns; ++n) {
-      uint32_t v = (q[k * strides[0] + n * strides[1]] ^ flip) & mask;
-      row[n] |= v << shift;
+  for (int64_t first = 0; first < columns; first += stripe) {
+    int64_t count = std::min(stripe, columns - first), apart = strides[1];
+    for (int64_t k = 0; k < depth; ++k) {
+      const char *q = from->integers.data() + k * strides[0] + first * apart;
+      uint32_t *row = packed.data() + k / perWord() * width + first;
+      unsigned shift = k % perWord() * bits;
+      for (int64_t n = 0; n < count; ++n) // a byte each
+        row[n] |= ((static_cast<uint32_t>(q[n * apart]) ^ turn) & mask)
+                  << shift;
     }
   }
   std::vector<uint8_t> bytes(packed.size() * 4);
   std::memcpy(bytes.data(), packed.data(), bytes.size());
-  words = &e.pack(input, e.i32(), std::move(bytes));
+  return bytes;
+}
+
+void FewBits::pack(unsigned input, int64_t width) {
+  columnQuads = width / 4;
+  words = &e.pack(input, e.i32(), packIntegers(width));
   words->useVectors();
 
   int64_t blocks = (depth + block - 1) / block;

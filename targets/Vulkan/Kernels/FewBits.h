@@ -39,6 +39,7 @@ private:
     mlir::Value scale, zero; ///< no zero: it is 0 everywhere
   };
   int64_t perWord() const { return 32 / bits; }
+  std::vector<uint8_t> packIntegers(int64_t width) const;
   void packZeros(unsigned input, int64_t width);
   Parameters parameters(Index block, Index quad);
   mlir::Value multiplyOut(mlir::Value words, int64_t i, const Parameters &p);

@@ -200,3 +200,38 @@ func.func @reductions() -> (tensor<i64>, tensor<f32>) {
   %b = onnx.ReduceSum(%f) {keepdims = 0 : i64} : (tensor<3xf32>) -> tensor<f32>
   return %a, %b : tensor<i64>, tensor<f32>
 }
+
+// -----
+
+// What a constant was before it became floats stays known where a Slice cuts the last block.
+// CHECK-LABEL: func.func @cut_block(
+// CHECK: onnx.Weight() {tessera.dequantised = {axis = 1 : i64, block = 16 : i64
+// CHECK-SAME: integers = {{.*}} : tensor<2x20xui4>
+// CHECK-SAME: value = {{.*}} : tensor<2x20xf32>
+func.func @cut_block() -> tensor<2x20xf32> {
+  %q = onnx.Weight() {value = dense<3> : tensor<2x32xui4>} : () -> tensor<2x32xui4>
+  %s = onnx.Weight() {value = dense<0.5> : tensor<2x2xf32>} : () -> tensor<2x2xf32>
+  %zero = onnx.Weight() {value = dense<0> : tensor<1xi64>} : () -> tensor<1xi64>
+  %end = onnx.Weight() {value = dense<20> : tensor<1xi64>} : () -> tensor<1xi64>
+  %one = onnx.Weight() {value = dense<1> : tensor<1xi64>} : () -> tensor<1xi64>
+  %0 = onnx.DequantizeLinear(%q, %s) {axis = 1 : i64, block_size = 16 : i64} : (tensor<2x32xui4>, tensor<2x2xf32>) -> tensor<2x32xf32>
+  %1 = onnx.Slice(%0, %zero, %end, %one) : (tensor<2x32xf32>, tensor<1xi64>, tensor<1xi64>, tensor<1xi64>) -> tensor<2x20xf32>
+  return %1 : tensor<2x20xf32>
+}
+
+// -----
+
+// Blocks that begin elsewhere are not those of the scales.
+// CHECK-LABEL: func.func @moved_blocks(
+// CHECK-NOT: tessera.dequantised
+// CHECK: return
+func.func @moved_blocks() -> tensor<2x28xf32> {
+  %q = onnx.Weight() {value = dense<3> : tensor<2x32xui4>} : () -> tensor<2x32xui4>
+  %s = onnx.Weight() {value = dense<0.5> : tensor<2x2xf32>} : () -> tensor<2x2xf32>
+  %four = onnx.Weight() {value = dense<4> : tensor<1xi64>} : () -> tensor<1xi64>
+  %end = onnx.Weight() {value = dense<32> : tensor<1xi64>} : () -> tensor<1xi64>
+  %one = onnx.Weight() {value = dense<1> : tensor<1xi64>} : () -> tensor<1xi64>
+  %0 = onnx.DequantizeLinear(%q, %s) {axis = 1 : i64, block_size = 16 : i64} : (tensor<2x32xui4>, tensor<2x2xf32>) -> tensor<2x32xf32>
+  %1 = onnx.Slice(%0, %four, %end, %one) : (tensor<2x32xf32>, tensor<1xi64>, tensor<1xi64>, tensor<1xi64>) -> tensor<2x28xf32>
+  return %1 : tensor<2x28xf32>
+}
