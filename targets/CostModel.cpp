@@ -1,5 +1,6 @@
 #include "targets/CostModel.h"
 #include "dialects/Onnx/IR/OnnxUtils.h"
+#include "passes/Canonicalise/Dequantised.h"
 #include "targets/Rules.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SmallPtrSet.h"
@@ -13,6 +14,13 @@ namespace tessera {
 static Type elementOf(Value v) {
   auto type = dyn_cast<ShapedType>(v.getType());
   return type ? type.getElementType() : Type();
+}
+
+static bool is(Operation *op, StringRef name) { return op && op->getName().stripDialect() == name; }
+
+static bool isByte(Type element) {
+  auto integer = dyn_cast_or_null<IntegerType>(element);
+  return integer && integer.getWidth() == 8;
 }
 
 namespace {
@@ -33,7 +41,9 @@ private:
   bool crosses(OpResult r) const {
     return llvm::any_of(r.getUsers(), [&](Operation *user) { return !members.contains(user); });
   }
-  double rateOf(WorkKind kind) const;
+  /// Whether the unit reads the integers that a constant was made from.
+  bool readsIntegers(Value constant) const;
+  double rateOf(WorkKind kind, const CostParams &of) const;
   void add(Operation *op);
   void addMemory();
 
@@ -52,8 +62,22 @@ private:
 
 } // namespace
 
+bool GroupPricer::readsIntegers(Value v) const {
+  auto form = onnx::dequantisedForm(v);
+  if (!form)
+    return false;
+  if (isQuantised(precision))
+    return true;
+  return unit.kind == UnitKind::Gpu && llvm::all_of(v.getUsers(), [&](Operation *user) {
+           return (form->block > 0 && (is(user, "MatMul") || is(user, "Gemm"))) ||
+                  (unit.params.contains(Precision::Int8) && isIntegerProduct(user));
+         });
+}
+
 double GroupPricer::storedBytes(Value v) const {
   Type element = elementOf(v);
+  if (readsIntegers(v))
+    element = onnx::dequantisedForm(v)->element;
   unsigned bits = element ? onnx::getStorageBits(element) : 0;
   if (isa_and_nonnull<FloatType>(element) && !onnx::getConstant(v))
     bits = std::min<unsigned>(bits, precision == Precision::F32 ? bits : 8 * ::tessera::storedBytes(precision));
@@ -62,17 +86,13 @@ double GroupPricer::storedBytes(Value v) const {
   return sizes.elements(v) * bits / 8.0;
 }
 
-double GroupPricer::rateOf(WorkKind kind) const {
-  switch (kind) {
-  case WorkKind::Dense:
-    return params.uDense.value;
-  case WorkKind::Depthwise:
-    return params.uDepthwise.value;
-  case WorkKind::Matmul:
-    return params.uMatmul.value;
-  default:
-    return params.uLinear.value;
-  }
+/// GMAC/s.
+double GroupPricer::rateOf(WorkKind kind, const CostParams &of) const {
+  const Quantity &share = kind == WorkKind::Dense       ? of.uDense
+                          : kind == WorkKind::Depthwise ? of.uDepthwise
+                          : kind == WorkKind::Matmul    ? of.uMatmul
+                                                        : of.uLinear;
+  return of.peakMacs.value * share.value;
 }
 
 void GroupPricer::add(Operation *op) {
@@ -80,8 +100,11 @@ void GroupPricer::add(Operation *op) {
   onlyViews &= work.kind == WorkKind::View;
   cost.macs += work.macs;
   cost.macsPadded += work.macsPadded;
-  if (work.macsPadded)
-    cost.compute += work.macsPadded / (params.peakMacs.value * rateOf(work.kind));
+  if (work.macsPadded) {
+    auto bytes = unit.params.find(Precision::Int8);
+    bool inBytes = unit.kind == UnitKind::Gpu && bytes != unit.params.end() && isIntegerProduct(op);
+    cost.compute += work.macsPadded / rateOf(work.kind, inBytes ? bytes->second : params);
+  }
   cost.lut += work.lutElements / params.lutRate.value;
   if (const OpRule *rule = findRule(unit, op, precision))
     cost.rules += rule->time.value * 1000;
@@ -168,16 +191,43 @@ int64_t groupCostNs(const TargetDescription &target, unsigned unit, Precision pr
   return groupCost(target, unit, precision, ops, sizes).ns;
 }
 
+/// Whether `v` is made from bytes, by one scale or one a channel.
+static bool isFromBytes(Value v) {
+  if (auto form = onnx::dequantisedForm(v))
+    return form->block == 0 && isByte(form->element);
+  Operation *def = v.getDefiningOp();
+  return is(def, "DequantizeLinear") && isByte(elementOf(def->getOperand(0))) &&
+         onnx::getInt(def, "block_size", 0) == 0;
+}
+
+/// Whether all that reads `v` makes bytes of it, with bounds before that or not.
+static bool goesToBytes(Value v) {
+  return !v.use_empty() && llvm::all_of(v.getUsers(), [&](Operation *user) {
+    if (is(user, "QuantizeLinear"))
+      return user->getOperand(0) == v && isByte(elementOf(user->getResult(0)));
+    return (is(user, "Relu") || is(user, "Clip")) && goesToBytes(user->getResult(0));
+  });
+}
+
+bool isIntegerProduct(Operation *op) {
+  if (is(op, "ConvInteger") || is(op, "QLinearConv") || is(op, "MatMulInteger") || is(op, "QLinearMatMul"))
+    return true;
+  if (!is(op, "Conv") && !is(op, "MatMul") && !is(op, "Gemm"))
+    return false;
+  Value right = op->getOperand(1);
+  return isConstantOperand(right, Precision::Int8) && isFromBytes(op->getOperand(0)) && isFromBytes(right) &&
+         goesToBytes(op->getResult(0));
+}
+
 Precision cpuPrecision(ArrayRef<Operation *> ops) {
-  bool half = false;
-  for (Operation *op : ops) {
-    llvm::StringRef name = op->getName().stripDialect();
-    if (name == "ConvInteger" || name == "QLinearConv" || name == "MatMulInteger" || name == "QLinearMatMul")
-      return Precision::Int8;
-    for (Value v : op->getResults())
-      if (Type element = elementOf(v))
-        half |= element.isF16();
-  }
+  if (llvm::any_of(ops, isIntegerProduct))
+    return Precision::Int8;
+  bool half = llvm::any_of(ops, [](Operation *op) {
+    return llvm::any_of(op->getResults(), [](Value v) {
+      Type element = elementOf(v);
+      return element && element.isF16();
+    });
+  });
   return half ? Precision::F16 : Precision::F32;
 }
 

@@ -37,9 +37,13 @@ GroupCost groupCost(const TargetDescription &target, unsigned unit, Precision pr
 int64_t groupCostNs(const TargetDescription &target, unsigned unit, Precision precision,
                     llvm::ArrayRef<mlir::Operation *> ops, const Sizes &sizes = {});
 
+/// Whether a product is computed in integers by units whose code this compiler
+/// makes (passes/FuseQuantised): one of bytes, or one by a constant between
+/// DequantizeLinear and QuantizeLinear.
+bool isIntegerProduct(mlir::Operation *op);
+
 /// The precision in which a CPU computes the group as it stands: int8 if there
-/// is an integer product in it, f16 if a result is, else f32. A convolution
-/// between DequantizeLinear and QuantizeLinear is computed in f32.
+/// is an integer product in it, f16 if a result is, else f32.
 Precision cpuPrecision(llvm::ArrayRef<mlir::Operation *> ops);
 
 /// A submission to the unit; 0 for a CPU.

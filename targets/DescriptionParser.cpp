@@ -344,8 +344,6 @@ void DescriptionParser::readUnit(const yaml::Node &node) {
 
 void DescriptionParser::readCosts(const yaml::Node &node, Unit &unit, StringRef word, yaml::Position at) {
   auto p = precision(word, at);
-  if (p && !unit.supports(*p))
-    faults.add(at, "unit '" + unit.name + "' does not have precision " + word);
   yaml::MappingReader m(node, ("params of " + unit.name + ", " + word).str(), faults);
   CostParams c;
   c.peakMacs = quantity(m, "peak_macs", gigamacs);
@@ -371,6 +369,12 @@ void DescriptionParser::readParams(const yaml::Node &node) {
     for (Precision p : unit.precisions)
       if (const yaml::Node *costs = byPrecision.required(precisionName(p)))
         readCosts(*costs, unit, precisionName(p), costs->at);
+    // Not what a GPU stores tensors in, but how it multiplies those of bytes.
+    bool dots = unit.backend == "vulkan" && unit.gpu.has(vulkan::Feature::DotProduct);
+    if (const yaml::Node *costs = dots && !unit.supports(Precision::Int8)
+                                      ? byPrecision.optional(precisionName(Precision::Int8))
+                                      : nullptr)
+      readCosts(*costs, unit, precisionName(Precision::Int8), costs->at);
   }
 }
 

@@ -10,9 +10,8 @@ using tessera::test::ParsedModel;
 namespace {
 
 // 100 GMAC/s; 10 GB/s, of which u_bw = 0.5 gives 5 bytes a ns.
-std::string params(const char *precision) {
-  return std::string("    ") + precision + R"yaml(:
-      peak_macs: {value: 100, unit: GMAC/s, origin: assumed, source: test}
+std::string params(const char *precision, int peak = 100) {
+  return std::string("    ") + precision + ":\n      peak_macs: {value: " + std::to_string(peak) + R"yaml(, unit: GMAC/s, origin: assumed, source: test}
       u_dense: {value: 0.5, unit: ratio, origin: assumed, source: test}
       u_dw: {value: 0.1, unit: ratio, origin: assumed, source: test}
       u_matmul: {value: 0.2, unit: ratio, origin: assumed, source: test}
@@ -53,6 +52,18 @@ units:
     channel_granule: {value: 32, unit: channels, origin: assumed, source: test}
     on_chip: {value: 0, unit: KiB, origin: assumed, source: test}
     launch: {value: 200, unit: us, origin: assumed, source: test}
+  - name: gpu
+    kind: gpu
+    backend: vulkan
+    memory: a
+    precisions: [f32]
+    channel_granule: {value: 4, unit: channels, origin: assumed, source: test}
+    on_chip: {value: 0, unit: KiB, origin: assumed, source: test}
+    launch: {value: 100, unit: us, origin: assumed, source: test}
+    features: [int8, storage8, dot]
+    workgroup: {value: 128, unit: invocations, origin: assumed, source: test}
+    shared: {value: 16, unit: KiB, origin: assumed, source: test}
+    buffer_range: {value: 128, unit: MiB, origin: assumed, source: test}
 links:
   - from: a
     to: b
@@ -67,7 +78,8 @@ links:
 params:
   cpu:
 )yaml" + params("f32") +
-                       "  npu:\n" + params("f16") + params("int8") +
+                       "  npu:\n" + params("f16") + params("int8") + "  gpu:\n" + params("f32") +
+                       params("int8", 400) +
                        R"yaml(
 ops:
   npu:
@@ -85,7 +97,7 @@ ops:
   }();
   return target;
 }
-constexpr unsigned cpu = 0, npu = 1;
+constexpr unsigned cpu = 0, npu = 1, gpu = 2;
 
 } // namespace
 
@@ -200,4 +212,55 @@ TEST_CASE("copies, launches and conversions") {
   LinearCost half = conversionCost(chip(), cpu, 4, 2); // 6 bytes at 4 bytes a ns
   CHECK(half.fixedNs == 10000);
   CHECK(half.ps == 1500);
+}
+
+// DequantizeLinear of x, [16,64] by [64,32], of which @w is a constant that was
+// folded; then @tail.
+static std::string quantisedProduct(const char *integers, const char *tail, const char *result) {
+  return std::string("func.func @main(%x: tensor<16x64xi8>) -> ") + result + R"( {
+  %s = onnx.Weight() {value = dense<0.5> : tensor<f32>} : () -> tensor<f32>
+  %n = onnx.NoValue() : () -> none
+  %w = onnx.Weight() {tessera.dequantised = {axis = -1 : i64, block = 0 : i64, integers = dense<1> : tensor<64x32x)" +
+         integers + R"(>, scale = dense<0.5> : tensor<f32>}, value = dense<0.5> : tensor<64x32xf32>} : () -> tensor<64x32xf32>
+  %d = onnx.DequantizeLinear(%x, %s) : (tensor<16x64xi8>, tensor<f32>) -> tensor<16x64xf32>
+  %y = onnx.MatMul(%d, %w) : (tensor<16x64xf32>, tensor<64x32xf32>) -> tensor<16x32xf32>
+)" + tail + "}";
+}
+
+TEST_CASE("a GPU's products of bytes are priced by its int8 rate, others are not") {
+  constexpr const char *quantise = R"(
+  %z = onnx.Weight() {value = dense<0> : tensor<i8>} : () -> tensor<i8>
+  %r = onnx.Relu(%y) : (tensor<16x32xf32>) -> tensor<16x32xf32>
+  %q = onnx.QuantizeLinear(%r, %s, %z) : (tensor<16x32xf32>, tensor<f32>, tensor<i8>) -> tensor<16x32xi8>
+  return %q : tensor<16x32xi8>
+)";
+  constexpr double macs = 16 * 64 * 32;
+  ParsedModel bytes(quantisedProduct("i8", quantise, "tensor<16x32xi8>"));
+  GroupCost c = groupCost(chip(), gpu, Precision::F32, bytes.ops());
+  CHECK(c.compute == macs / (400 * 0.4));
+  CHECK(c.bytes == 64 * 32 + 16 * 64 + 16 * 32 + 4 + 1); // all in bytes; a scale, a zero point
+
+  // Integers of 16 bits, or floats that leave: products of floats by floats.
+  ParsedModel wide(quantisedProduct("i16", quantise, "tensor<16x32xi8>"));
+  CHECK(groupCost(chip(), gpu, Precision::F32, wide.ops()).compute == macs / (100 * 0.4));
+  ParsedModel leaves(quantisedProduct("i8", "  return %y : tensor<16x32xf32>\n", "tensor<16x32xf32>"));
+  GroupCost floats = groupCost(chip(), gpu, Precision::F32, leaves.ops());
+  CHECK(floats.compute == macs / (100 * 0.4));
+  CHECK(floats.bytes == 4 * 64 * 32 + 16 * 64 + 4 * 16 * 32 + 4);
+
+  CHECK(cpuPrecision(bytes.ops()) == Precision::Int8);
+  CHECK(cpuPrecision(wide.ops()) == Precision::F32);
+  CHECK(cpuPrecision(leaves.ops()) == Precision::F32);
+}
+
+TEST_CASE("weights in blocks are read as what they are made from by a GPU, as floats by a CPU") {
+  ParsedModel m(R"(
+func.func @main(%x: tensor<1x64xf32>) -> tensor<1x32xf32> {
+  %w = onnx.Weight() {tessera.dequantised = {axis = 0 : i64, block = 32 : i64, integers = dense<1> : tensor<64x32xui4>, scale = dense<0.5> : tensor<2x32xf32>}, value = dense<0.5> : tensor<64x32xf32>} : () -> tensor<64x32xf32>
+  %n = onnx.NoValue() : () -> none
+  %y = onnx.MatMul(%x, %w) : (tensor<1x64xf32>, tensor<64x32xf32>) -> tensor<1x32xf32>
+  return %y : tensor<1x32xf32>
+})");
+  CHECK(groupCost(chip(), gpu, Precision::F32, m.ops()).bytes == 64 * 32 / 2 + 4 * (64 + 32));
+  CHECK(groupCost(chip(), cpu, Precision::F32, m.ops()).bytes == 4 * 64 * 32); // 384 bytes fit on the chip
 }
