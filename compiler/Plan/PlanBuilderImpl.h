@@ -68,7 +68,7 @@ private:
   uint32_t wholeOf(uint32_t buffer);
   bool hasMirror(uint32_t buffer, uint32_t target);
   uint32_t mirror(uint32_t buffer, uint32_t target);
-  void fetchForOthers(tsr::SegmentOp op);
+  mlir::LogicalResult fetchForOthers(tsr::SegmentOp op);
   llvm::FailureOr<uint32_t> onDevice(mlir::Value v, tsr::SegmentOp op);
   void fetchForBodies(mlir::Operation *op);
   llvm::LogicalResult declareDevice(tsr::SegmentOp op);

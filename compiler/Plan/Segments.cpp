@@ -196,15 +196,15 @@ void PlanBuilder::fetchForBodies(Operation *op) {
 
 /// Results of earlier segments that others read while this one is under way, for
 /// which they would have to wait for it too: they get copies before the launch.
-void PlanBuilder::fetchForOthers(tsr::SegmentOp op) {
+LogicalResult PlanBuilder::fetchForOthers(tsr::SegmentOp op) {
   auto isOfDevice = [&](tsr::SegmentOp other) { return other && other.getDevice() == op.getDevice(); };
-  llvm::SetVector<std::pair<Value, uint32_t>> wanted; ///< by whom
+  llvm::SetVector<std::pair<Value, tsr::SegmentOp>> wanted; ///< by whom; null: the CPU
   for (Operation *next = op->getNextNode(); next && next->getNextNode(); next = next->getNextNode()) {
     auto reader = dyn_cast<tsr::SegmentOp>(next);
     if (isOfDevice(reader) || isView(next))
       continue;
     bool waits = false;
-    SmallVector<std::pair<Value, uint32_t>> reads;
+    SmallVector<std::pair<Value, tsr::SegmentOp>> reads;
     next->walk([&](Operation *inner) {
       for (Value read : inner->getOperands()) {
         Value v = shown(read);
@@ -214,17 +214,21 @@ void PlanBuilder::fetchForOthers(tsr::SegmentOp op) {
         if (from == op || op->isBeforeInBlock(from))
           waits = true;
         else
-          reads.push_back({v, reader ? reader.getDevice() : 0});
+          reads.push_back({v, reader});
       }
     });
     if (waits) // from here on everything can be read
       break;
     wanted.insert_range(reads);
   }
-  for (auto [v, reader] : wanted)
-    if (!reader || reader >= inFlight.size() || !inFlight[reader])
-      if (uint32_t id = residence(v); deviceOf(id) == op.getDevice())
-        mirror(id, reader);
+  for (auto [v, reader] : wanted) {
+    if (reader && failed(declareDevice(reader)))
+      return failure();
+    uint32_t id = residence(v), target = reader ? reader.getDevice() : 0;
+    if (deviceOf(id) == op.getDevice() && !(target && inFlight[target]))
+      mirror(id, target);
+  }
+  return success();
 }
 
 // --- launches ------------------------------------------------------------------------
@@ -266,7 +270,8 @@ static std::string nodesOf(Location loc) {
 LogicalResult PlanBuilder::segment(tsr::SegmentOp op) {
   if (failed(declareDevice(op)))
     return failure();
-  fetchForOthers(op);
+  if (failed(fetchForOthers(op)))
+    return failure();
   uint32_t number = op.getDevice();
   for (auto [arg, v] : llvm::zip(op.getBodyBlock()->getArguments(), op.getInputs())) {
     auto id = onDevice(v, op);

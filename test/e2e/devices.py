@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Models split by hand between the processor and other devices, by value.
 
-usage: devices.py [--build DIR] [--only REGEX]
+usage: devices.py [--build DIR] [--only REGEX] [--random N]
 
 Each model is compiled with nodes wrapped into segments, and run on two sets of inputs with the devices on threads and inline, the
 processor's memory poisoned while they work and not. Poisoned, a launch on a thread is waited for at once, as nobody else may need the memory then: it
@@ -16,8 +16,10 @@ import shutil
 import sys
 import tempfile
 
+import numpy as np
+
 from graphs import build, feeds_of
-from harness import TOP, Fault, Tally, Tools, error, oracle
+from harness import TOP, Fault, Refused, Tally, Tools, error, oracle
 
 SPLITS = []
 
@@ -87,6 +89,63 @@ def check(tools, name, text, segments, copies, limit, shapes, low, high):
                         raise Fault(f"run {k} {' '.join(mode)}: output {i}: {why or f'error {e:.2e} over {limit:g}'}")
 
 
+def random_split(seed):
+    """A graph of 5 to 14 nodes over three devices, in stretches of one to three nodes."""
+    rng = np.random.Generator(np.random.PCG64(seed))
+    values, body, runs = ["x", "z"], [], []
+    while len(body) < 5 + seed % 10:
+        a, b = (values[rng.integers(max(0, len(values) - 5), len(values))] for _ in range(2))
+        v = f"v{len(body)}"
+        form = rng.choice(["Tanh({a})", "Relu({a})", "Softmax({a})", "Transpose({a})", "Add({a}, {b})", "Sub({a}, {b})", "MatMul({a}, $[16,16])", "MatMul({a}, {b})", "halves"])
+        if form == "halves":
+            body += [([f"{v}a", f"{v}b"], f"Split<axis=0, num_outputs=2>({a})"), ([v], f"Concat<axis=0>({v}b, {v}a)")]
+        else:
+            body.append(([v], form.format(a=a, b=b)))
+            if "MatMul" in form:  # stays small
+                body.append(([f"{v}t"], f"Tanh({v})"))
+                v += "t"
+        values.append(v)
+    at = 0
+    while at < len(body):
+        count = int(rng.integers(1, 4))
+        if rng.random() < 0.65:
+            how = rng.choice(["npu", "gpu", "dsp"]) + rng.choice(["", ":zero-copy"])
+            runs.append(f"{how}=" + ",".join(outs[0] for outs, _ in body[at:at + count]))
+        at += count
+    outputs = list(dict.fromkeys([values[-1], values[-2], values[rng.integers(2, len(values))]]))
+    text = "g (float[16,16] x, float[16,16] z) => (" + ", ".join(f"float[16,16] {o}" for o in outputs) + ") { "
+    return text + " ".join(f"{', '.join(outs)} = {form}" for outs, form in body) + " }", runs
+
+
+def check_random(tools, seed):
+    import onnx
+    text, segments = random_split(seed)
+    model = build(f"random{seed}", text, 21)
+    for node in model.graph.node:
+        node.name = node.output[0]
+    with tempfile.TemporaryDirectory() as tmp:
+        path, bundle = os.path.join(tmp, "m.onnx"), os.path.join(tmp, "m.tsr")
+        onnx.save(model, path)
+        while True:
+            try:
+                tools.compile(path, bundle, *(word for s in segments for word in ("--segment", s)))
+                break
+            except Refused as why:  # nodes without a reader, or one with what is beside them, are none in the compiled model
+                gone = re.search(r"no node is called '(\w+)'", str(why))
+                if not gone:
+                    raise Fault(f"{text} {segments}: {why}")
+                segments = [re.sub(rf"\b{gone[1]}\b,?", "", s).rstrip(",") for s in segments]
+                segments = [s for s in segments if not s.endswith("=")]
+        feeds = feeds_of(model, None, seed, None, None)
+        want = oracle(path).run(None, feeds)
+        for mode in MODES:
+            got = tools.run(bundle, feeds, len(want), *mode, runner=[os.path.join(tools.bin, "tsr-run")])
+            for i, (g, w) in enumerate(zip(got, want)):
+                e, why = error(g, w)
+                if not e <= 1e-5:
+                    raise Fault(f"{text} {segments} {' '.join(mode)}: output {i}: {why or f'error {e:.2e}'}")
+
+
 def ahead(tools, segments):
     """The processor reads the first segment's result, copied before the second is launched, while that one runs."""
     import onnx
@@ -140,11 +199,15 @@ def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("--build")
     ap.add_argument("--only", default="")
+    ap.add_argument("--random", type=int, default=40, metavar="N", help="random graphs split at random")
     a = ap.parse_args()
     tools, tally = Tools(a.build, timeout=600), Tally()
     for s in SPLITS:
         if re.search(a.only, s[0]):
             tally.attempt(s[0], check, tools, *s)
+    for seed in range(a.random):
+        if re.search(a.only, f"random{seed}"):
+            tally.attempt(f"random{seed}", check_random, tools, seed)
     for name, how in (("ahead", ""), ("ahead_zero_copy", ":zero-copy")):
         if re.search(a.only, name):
             tally.attempt(name, ahead, tools, [f"npu{how}=a", f"npu{how}=b"])
