@@ -14,10 +14,14 @@ void SecondMoments::add(const float *x, int64_t count, int64_t width) {
   if (!size) {
     size = width;
     h.assign(size_t(width * width), 0);
+    first.assign(size_t(width), 0);
   }
   if (width != size)
     return;
   rows += uint64_t(count);
+  for (int64_t r = 0; r < count; ++r)
+    for (int64_t i = 0; i < width; ++i)
+      first[i] += x[r * width + i];
   // Blocks of rows in float, sums of blocks in double.
   std::vector<float> part(static_cast<size_t>(size));
   float factors[kTogether];
@@ -54,6 +58,29 @@ void SecondMoments::add(const SecondMoments &other) {
   rows += other.rows;
   for (size_t i = 0; i < h.size(); ++i)
     h[i] += other.h[i];
+  for (size_t i = 0; i < first.size(); ++i)
+    first[i] += other.first[i];
+}
+
+std::vector<double> SecondMoments::mean() const {
+  std::vector<double> out = first;
+  for (double &x : out)
+    x /= double(std::max<uint64_t>(rows, 1));
+  return out;
+}
+
+SecondMoments SecondMoments::about(const std::vector<double> &c) const {
+  SecondMoments out = *this;
+  if (c.size() != first.size())
+    return out;
+  double n = double(rows);
+  for (int64_t i = 0; i < size; ++i) {
+    for (int64_t j = 0; j < size; ++j)
+      out.h[i * size + j] +=
+          n * c[i] * c[j] - first[i] * c[j] - c[i] * first[j];
+    out.first[i] -= n * c[i];
+  }
+  return out;
 }
 
 namespace {
@@ -162,13 +189,16 @@ struct BlockSearch {
   int top() const { return (1 << options.bits) - 1; }
   int middle() const { return 1 << (options.bits - 1); }
 
-  static int round(float w, const Grid &g, int top) {
-    return std::clamp(int(std::nearbyint(w / g.scale)) + g.zero, 0, top);
+  int bottom() const { return options.narrow ? 1 : 0; }
+
+  int round(float w, const Grid &g) const {
+    return std::clamp(int(std::nearbyint(w / g.scale)) + g.zero, bottom(),
+                      top());
   }
 
   double error(const float *w, const float *weight, int64_t count,
                const Grid &g) const {
-    return roundingError(w, weight, count, g.scale, float(-g.zero),
+    return roundingError(w, weight, count, g.scale, float(bottom() - g.zero),
                          float(top() - g.zero));
   }
 
@@ -194,7 +224,7 @@ struct BlockSearch {
       float f = 1.04f - 0.02f * float(k);
       if (options.symmetric) {
         float most = std::max(-low, high);
-        attempt({f * most / float(middle()), middle()});
+        attempt({f * most / float(middle() - bottom()), middle()});
         if (few)
           attempt({-f * most / float(middle()), middle()});
       } else {
@@ -268,7 +298,7 @@ private:
     bool fed = !feedback.factor.empty();
     for (int64_t i = from; i < to; ++i) {
       uint8_t &q = out.values[c * padded + i];
-      q = uint8_t(BlockSearch::round(row[i], g, search.top()));
+      q = uint8_t(search.round(row[i], g));
       if (!fed)
         continue;
       const float *u = &feedback.factor[i * out.k];

@@ -29,17 +29,21 @@ public:
   bool empty() const { return rows == 0; }
   uint64_t count() const { return rows; }
   const std::vector<double> &sums() const { return h; }
+  std::vector<double> mean() const;
+  /// The same of x - centre.
+  SecondMoments about(const std::vector<double> &centre) const;
 
 private:
   int64_t size = 0;
   uint64_t rows = 0;
-  std::vector<double> h;
+  std::vector<double> h, first; ///< sums of x x', and of x
 };
 
 struct BlockOptions {
   int bits = 4;
   int64_t block = 32;
   bool symmetric = true; ///< zero point in the middle
+  bool narrow = false;   ///< the least integer is none: -127 .. 127
 };
 
 /// Column n of a K x N matrix: unsigned integers 0 .. 2^bits - 1, blocks along

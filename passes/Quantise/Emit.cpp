@@ -121,10 +121,13 @@ private:
         scales.push_back(scales[scales.size() % own]);
     if (scales.size() != bias->values.size())
       return;
+    bool shifted = false;
     if (auto it = d.biasShifts.find(int(&u - d.units.data()));
         it != d.biasShifts.end() && it->second.size() == scales.size())
-      for (size_t c = 0; c < scales.size(); ++c)
+      for (size_t c = 0; c < scales.size(); ++c) {
         bias->values[c] += it->second[c];
+        shifted |= it->second[c] != 0;
+      }
     float input =
         d.points
             .at({g.node(u.activations[0].node).input(u.activations[0].input),
@@ -133,11 +136,17 @@ private:
     for (float &s : scales)
       s *= input;
     auto integers = quantiseBias(bias->values, scales);
+    const std::string &v = n.input(u.bias->input);
     if (!integers || *std::min_element(scales.begin(), scales.end()) < 1e-37f) {
       ++result.floatBiases;
+      if (shifted) {
+        std::string moved = names.unique(v + "_shifted");
+        *graph().add_initializer() =
+            makeFloats(moved, bias->dims, bias->values);
+        splice.reads[*u.bias] = moved;
+      }
       return;
     }
-    const std::string &v = n.input(u.bias->input);
     std::string integer = names.unique(v + "_quantized"),
                 scale = names.unique(v + "_scale"),
                 zero = names.unique(v + "_zero_point"),

@@ -34,28 +34,39 @@ std::optional<Matrix> matrixOf(const Graph &g, const Unit &u, int index) {
   return m;
 }
 
-std::optional<Matrix> convolutionOf(const Graph &g, const Unit &u, int index) {
+std::vector<Matrix> convolutionsOf(const Graph &g, const Unit &u, int index) {
   const NodeProto &n = g.node(u.root);
   if (n.op_type() != "Conv" || u.weights.size() != 1 ||
-      u.weights[0].use.input != 1 ||
-      g.attribute(u.root, "group", int64_t(1)) != 1)
-    return std::nullopt;
+      u.weights[0].use.input != 1)
+    return {};
   FloatTensor w = *g.floats(u.weights[0].name);
-  if (w.dims.size() < 3 || w.values.empty())
-    return std::nullopt;
+  int64_t groups = g.attribute(u.root, "group", int64_t(1));
+  if (w.dims.size() < 3 || w.values.empty() || groups < 1 || w.dims[0] % groups)
+    return {};
   Window window = {{w.dims.begin() + 2, w.dims.end()},
                    g.list(u.root, "dilations")};
   window.dilations.resize(window.kernel.size(), 1);
-  int64_t k = int64_t(w.values.size()) / w.dims[0];
-  return Matrix{index, {n.input(0), window}, k, w.dims[0], std::move(w.values)};
+  int64_t k = int64_t(w.values.size()) / w.dims[0], each = w.dims[0] / groups;
+  std::vector<Matrix> out;
+  for (int64_t group = 0; group < groups; ++group) {
+    if (groups > 1) {
+      window.first = group * w.dims[1];
+      window.channels = w.dims[1];
+    }
+    auto from = w.values.begin() + group * each * k;
+    out.push_back(
+        {index, {n.input(0), window}, k, each, {from, from + each * k}});
+  }
+  return out;
 }
 
 std::vector<float> rowsUnder(const Window &window,
                              const std::vector<int64_t> &dims, const float *x,
                              int64_t most) {
   size_t rank = window.kernel.size();
-  if (dims.size() != rank + 2)
+  if (dims.size() != rank + 2 || window.first + window.channels > dims[1])
     return {};
+  int64_t end = window.channels ? window.first + window.channels : dims[1];
   // Places of the window along each axis, and offsets of what it reads.
   std::vector<int64_t> places, offsets = {0}, strides(rank, 1);
   int64_t plane = 1;
@@ -82,7 +93,7 @@ std::vector<float> rowsUnder(const Window &window,
     for (size_t d = rank; d-- > 0; place /= places[d])
       at += place % places[d] * strides[d];
     at += place * dims[1] * plane;
-    for (int64_t c = 0; c < dims[1]; ++c)
+    for (int64_t c = window.first; c < end; ++c)
       for (int64_t o : offsets)
         rows.push_back(x[at + c * plane + o]);
   }
@@ -132,35 +143,70 @@ std::map<Rows, HalfMoments> measureMoments(
 }
 
 static Feedback feedbackFor(const std::vector<const Matrix *> &group,
-                            const HalfMoments &halves,
-                            const BlockOptions &options) {
+                            HalfMoments halves, const BlockOptions &options) {
   std::vector<float> all;
   int64_t n = 0;
   for (const Matrix *m : group) {
     all.insert(all.end(), m->columns.begin(), m->columns.end());
     n += m->n;
   }
+  SecondMoments both = halves[0];
+  both.add(halves[1]);
+  // A bias takes the mean: errors count about it.
+  if (group[0]->biased) {
+    both = both.about(both.mean());
+    std::vector<double> mean = halves[0].mean();
+    for (SecondMoments &half : halves)
+      half = half.about(mean);
+  }
   auto damping = chooseDamping(all, group[0]->k, n, halves, options);
   if (!damping)
     return {};
-  SecondMoments both = halves[0];
-  both.add(halves[1]);
   return Feedback(both, *damping);
 }
 
-std::map<int, BlockWeights>
+/// What rounding takes from each column on average over the inputs.
+static std::vector<float> lostBy(const Matrix &m, const BlockWeights &q,
+                                 const HalfMoments &halves) {
+  SecondMoments both = halves[0];
+  both.add(halves[1]);
+  std::vector<double> mean = both.mean();
+  std::vector<float> out(size_t(m.n), 0);
+  for (int64_t c = 0; c < m.n && int64_t(mean.size()) == m.k; ++c) {
+    double sum = 0;
+    for (int64_t r = 0; r < m.k; ++r)
+      sum += mean[r] * (double(m.columns[c * m.k + r]) - q.at(r, c));
+    out[c] = float(sum);
+  }
+  return out;
+}
+
+static void append(RoundedUnit &unit, const BlockWeights &w,
+                   const std::vector<float> &shift) {
+  BlockWeights &all = unit.weights;
+  if (!all.n) {
+    all = w;
+  } else {
+    all.n += w.n;
+    all.values.insert(all.values.end(), w.values.begin(), w.values.end());
+    all.scales.insert(all.scales.end(), w.scales.begin(), w.scales.end());
+    all.zeros.insert(all.zeros.end(), w.zeros.begin(), w.zeros.end());
+  }
+  unit.shift.insert(unit.shift.end(), shift.begin(), shift.end());
+}
+
+std::map<int, RoundedUnit>
 roundMatrices(const std::vector<Matrix> &matrices,
               const std::map<Rows, HalfMoments> &moments,
               const BlockOptions &options, const Progress &progress) {
-  std::map<std::pair<Rows, int64_t>, std::vector<const Matrix *>> groups;
+  std::map<std::tuple<Rows, int64_t, bool>, std::vector<const Matrix *>> groups;
   for (const Matrix &m : matrices)
-    groups[{m.input, m.k}].push_back(&m);
+    groups[{m.input, m.k, m.biased}].push_back(&m);
   std::vector<std::pair<const Rows *, std::vector<const Matrix *>>> work;
   for (auto &[key, group] : groups)
-    work.push_back({&key.first, group});
-  std::map<int, BlockWeights> out;
-  for (const Matrix &m : matrices)
-    out[m.unit];
+    work.push_back({&std::get<0>(key), group});
+  std::vector<BlockWeights> rounded(matrices.size());
+  std::vector<std::vector<float>> shifts(matrices.size());
   std::mutex reporting;
   size_t done = 0;
   inParallel(work.size(), [&](size_t w) {
@@ -169,35 +215,45 @@ roundMatrices(const std::vector<Matrix> &matrices,
     if (!own.block)
       own.block = group[0]->k;
     Feedback feedback;
-    if (auto it = moments.find(*input); it != moments.end())
-      feedback = feedbackFor(group, it->second, own);
-    for (const Matrix *m : group)
-      out.at(m->unit) = quantiseBlocks(m->columns, m->k, m->n, feedback, own);
+    auto found = moments.find(*input);
+    if (found != moments.end())
+      feedback = feedbackFor(group, found->second, own);
+    for (const Matrix *m : group) {
+      size_t at = size_t(m - matrices.data());
+      rounded[at] = quantiseBlocks(m->columns, m->k, m->n, feedback, own);
+      if (m->biased && found != moments.end())
+        shifts[at] = lostBy(*m, rounded[at], found->second);
+    }
     std::lock_guard<std::mutex> lock(reporting);
     done += group.size();
     if (progress)
       progress("rounding weights", done, matrices.size());
   });
+  std::map<int, RoundedUnit> out;
+  for (size_t i = 0; i < matrices.size(); ++i)
+    append(out[matrices[i].unit], rounded[i], shifts[i]);
   return out;
 }
 
-/// A scale is positive; its sign goes to the integers, of which -128 is none.
-static QuantisedWeights inRows(const Matrix &m, const BlockWeights &rounded,
+/// Symmetric weights of eight bits as int8.
+static QuantisedWeights inRows(const BlockWeights &m,
                                const std::vector<int64_t> &dims, int64_t axis) {
-  QuantisedWeights q = {dims, axis, std::vector<int8_t>(m.columns.size()),
-                        std::vector<float>(size_t(m.n))};
+  QuantisedWeights q = {dims, axis, std::vector<int8_t>(size_t(m.k * m.n)),
+                        m.scales};
   bool transposed = axis == 0;
-  for (int64_t c = 0; c < m.n; ++c) {
-    float sign = rounded.scales[c] < 0 ? -1.0f : 1.0f;
-    q.scales[c] = std::fabs(rounded.scales[c]);
-    for (int64_t r = 0; r < m.k; ++r) {
-      float v = sign *
-                float(int(rounded.values[c * m.k + r]) - int(rounded.zeros[c]));
+  for (int64_t c = 0; c < m.n; ++c)
+    for (int64_t r = 0; r < m.k; ++r)
       q.values[transposed ? c * m.k + r : r * m.n + c] =
-          int8_t(std::clamp(v, -127.0f, 127.0f));
-    }
-  }
+          int8_t(int(m.values[c * m.k + r]) - int(m.zeros[c]));
   return q;
+}
+
+/// Whether a bias is there for every channel, as Emit shifts it.
+static bool isBiased(const Graph &g, const Unit &u, int64_t channels) {
+  auto bias = u.bias ? g.floats(g.node(u.bias->node).input(u.bias->input))
+                     : std::nullopt;
+  return bias && bias->dims == std::vector<int64_t>{channels} &&
+         u.activations.size() == 1;
 }
 
 void roundWithFeedback(const Graph &g, FloatModel &model,
@@ -209,14 +265,20 @@ void roundWithFeedback(const Graph &g, FloatModel &model,
     const Unit &u = d.units[i];
     if (!u.quantised || u.kind != UnitKind::Mac)
       continue;
-    auto m = matrixOf(g, u, int(i));
-    if (!m && u.type == TensorProto::INT16)
-      m = convolutionOf(g, u, int(i));
-    bool wide = m && m->k > (m->input.window.kernel.empty() ? 8192 : 1024);
-    if (!m || g.producer(m->input.value) < 0 || wide)
+    std::vector<Matrix> own;
+    if (auto m = matrixOf(g, u, int(i)))
+      own.push_back(std::move(*m));
+    else if (u.type == TensorProto::INT16)
+      own = convolutionsOf(g, u, int(i));
+    if (own.empty() ||
+        own[0].k > (own[0].input.window.kernel.empty() ? 8192 : 1024))
       continue;
-    types.emplace(m->input.value, u.type);
-    matrices.push_back(std::move(*m));
+    types.emplace(own[0].input.value, u.type);
+    bool biased = isBiased(g, u, own[0].n * int64_t(own.size()));
+    for (Matrix &m : own) {
+      m.biased = biased;
+      matrices.push_back(std::move(m));
+    }
   }
   auto moments =
       measureMoments(model, matrices, samples, progress,
@@ -226,11 +288,12 @@ void roundWithFeedback(const Graph &g, FloatModel &model,
                        for (float &e : x)
                          e = fakeQuantise(e, p, type);
                      });
-  auto rounded = roundMatrices(matrices, moments, {8, 0, true}, progress);
-  for (const Matrix &m : matrices) {
-    const WeightUse &use = d.units[m.unit].weights[0];
-    d.rounded[use] =
-        inRows(m, rounded.at(m.unit), g.floats(use.name)->dims, use.axis);
+  auto rounded = roundMatrices(matrices, moments, {8, 0, true, true}, progress);
+  for (auto &[unit, r] : rounded) {
+    const WeightUse &use = d.units[unit].weights[0];
+    d.rounded[use] = inRows(r.weights, g.floats(use.name)->dims, use.axis);
+    if (!r.shift.empty())
+      d.biasShifts[unit] = std::move(r.shift);
   }
 }
 

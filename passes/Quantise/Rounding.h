@@ -9,9 +9,11 @@
 
 namespace tessera::quantise {
 
-/// What a convolution reads for one output: all channels under a window.
+/// What a convolution reads for one output: the channels of its group under a
+/// window.
 struct Window {
   std::vector<int64_t> kernel, dilations; ///< empty: rows along the last axis
+  int64_t first = 0, channels = 0;        ///< of the group; 0: all of them
   auto operator<=>(const Window &) const = default;
 };
 
@@ -28,14 +30,16 @@ struct Matrix {
   Rows input;
   int64_t k = 0, n = 0;
   std::vector<float> columns;
+  bool biased =
+      false; ///< a constant bias takes the mean of what rounding loses
 };
 
 /// The matrix of unit `index`, if its root is a plain product by one.
 std::optional<Matrix> matrixOf(const Graph &graph, const Unit &unit, int index);
 
-/// The same of a convolution in one group, whose weights are such a matrix.
-std::optional<Matrix> convolutionOf(const Graph &graph, const Unit &unit,
-                                    int index);
+/// The same of a convolution: one such matrix for each of its groups.
+std::vector<Matrix> convolutionsOf(const Graph &graph, const Unit &unit,
+                                   int index);
 
 /// Rows of a tensor under a window that lies inside of it: `most` of them,
 /// spread over all places.
@@ -51,16 +55,24 @@ std::map<Rows, HalfMoments> measureMoments(
     const std::function<void(const std::string &, std::vector<float> &)>
         &round = {});
 
+/// Weights of a unit, the columns of its matrices one after another, and what
+/// its bias has to take over, where its matrices have one.
+struct RoundedUnit {
+  BlockWeights weights;
+  std::vector<float> shift;
+};
+
 /// By unit. A block of 0 is a whole column. Matrices of one input share the
 /// trust in its moments; an input without moments has none.
-std::map<int, BlockWeights>
+std::map<int, RoundedUnit>
 roundMatrices(const std::vector<Matrix> &matrices,
               const std::map<Rows, HalfMoments> &moments,
               const BlockOptions &options, const Progress &progress);
 
 /// Rounds the int8 weights of matrix products in `decisions` with error
 /// feedback: the moments are those of the quantised inputs. Convolutions that
-/// read 16 bits as well: there the weights are what costs.
+/// read 16 bits as well: there the weights are what costs. Biases take what is
+/// lost on average.
 void roundWithFeedback(const Graph &graph, FloatModel &model,
                        const SampleSource &samples, const Progress &progress,
                        Decisions &decisions);

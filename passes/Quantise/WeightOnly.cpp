@@ -237,9 +237,10 @@ roundBlocks(const Graph &g, const std::vector<Unit> &units,
   }
   std::map<int, BlockWeights> out;
   for (auto &[bits, some] : matrices)
-    out.merge(roundMatrices(some, moments,
-                            {bits, options.block, options.symmetric},
-                            options.calibration.progress));
+    for (auto &[unit, rounded] :
+         roundMatrices(some, moments, {bits, options.block, options.symmetric},
+                       options.calibration.progress))
+      out[unit] = std::move(rounded.weights);
   return out;
 }
 

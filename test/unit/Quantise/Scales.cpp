@@ -145,7 +145,79 @@ TEST_CASE("rows under a window are what a convolution reads", "[quantise]") {
                            13, 14, 21, 22, 2,  3,  10, 11, 14, 15, 22, 23});
   CHECK(rowsUnder(window, {1, 2, 3, 4}, x.data(), 1).size() == 8);
   CHECK(rowsUnder({{4, 1}, {1, 1}}, {1, 2, 3, 4}, x.data(), 9).empty());
+  // A group reads its own channels.
+  Window group = {{2, 2}, {2, 1}, 1, 1};
+  CHECK(rowsUnder(group, {1, 2, 3, 4}, x.data(), 1) ==
+        std::vector<float>{12, 13, 20, 21});
+  CHECK(rowsUnder({{1, 1}, {1, 1}, 2, 1}, {1, 2, 3, 4}, x.data(), 1).empty());
   // Batches one after another; a window of one element sees every place.
   CHECK(rowsUnder({{1}, {1}}, {2, 2, 2}, x.data(), 9) ==
         std::vector<float>{0, 2, 1, 3, 4, 6, 5, 7});
+}
+
+TEST_CASE("moments about a centre are those of what is left", "[quantise]") {
+  const int64_t k = 5, rows = 90;
+  std::vector<float> x = uniform(rows * k, 8), moved = x;
+  for (float &v : x)
+    v += 2;
+  SecondMoments m, want;
+  m.add(x.data(), rows, k);
+  want.add(moved.data(), rows, k);
+  SecondMoments got = m.about(std::vector<double>(k, 2));
+  for (size_t i = 0; i < size_t(k * k); ++i)
+    CHECK(std::fabs(got.sums()[i] - want.sums()[i]) < 1e-3);
+  for (size_t i = 0; i < size_t(k); ++i)
+    CHECK(std::fabs(m.mean()[i] - 2 - want.mean()[i]) < 1e-5);
+}
+
+TEST_CASE("a bias takes the mean of what rounding loses", "[quantise]") {
+  const int64_t k = 9, rows = 300;
+  std::vector<float> x = uniform(rows * k, 9);
+  for (float &v : x)
+    v = 4 + 0.5f * v;
+  HalfMoments halves;
+  halves[0].add(x.data(), rows / 2, k);
+  halves[1].add(&x[rows / 2 * k], rows / 2, k);
+  auto errorOf = [&](bool biased) {
+    // Two groups of one column.
+    std::vector<Matrix> matrices;
+    std::map<Rows, HalfMoments> moments;
+    for (int64_t g = 0; g < 2; ++g) {
+      matrices.push_back({0,
+                          {"x", {{3, 3}, {1, 1}, g, 1}},
+                          k,
+                          1,
+                          uniform(k, 20 + unsigned(g)),
+                          biased});
+      moments[matrices.back().input] = halves;
+    }
+    RoundedUnit r = roundMatrices(matrices, moments, {5, 0, true}, {}).at(0);
+    CHECK(r.weights.n == 2);
+    CHECK(r.shift.size() == (biased ? 2 : 0));
+    double sum = 0;
+    for (int64_t c = 0; c < 2; ++c)
+      for (int64_t i = 0; i < rows; ++i) {
+        double d = biased ? -r.shift[c] : 0;
+        for (int64_t j = 0; j < k; ++j)
+          d += double(x[i * k + j]) *
+               (matrices[c].columns[j] - r.weights.at(j, c));
+        sum += d * d;
+      }
+    return sum;
+  };
+  CHECK(errorOf(true) < 0.5 * errorOf(false));
+}
+
+TEST_CASE("a narrow block has no least integer, and loses nothing by it",
+          "[quantise]") {
+  const int64_t k = 40, n = 30;
+  std::vector<float> w = uniform(k * n, 31);
+  for (int64_t c = 0; c < n; ++c)
+    w[c * k] = -1.5f; // the largest one is negative
+  BlockWeights q = quantiseBlocks(w, k, n, {}, {8, k, true, true});
+  for (int64_t c = 0; c < n; ++c)
+    for (int64_t r = 0; r < k; ++r) {
+      CHECK(q.values[c * k + r] >= 1);
+      CHECK(std::fabs(q.at(r, c) - w[c * k + r]) < 0.8f * q.scales[c]);
+    }
 }
