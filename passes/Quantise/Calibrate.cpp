@@ -3,6 +3,7 @@
 #include "passes/Quantise/Switches.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <fstream>
 #include <sstream>
@@ -62,22 +63,31 @@ std::vector<std::string> valuesOfInterest(const Graph &g,
 
 namespace {
 
-// "tessera ranges 1", the key, the number of finished samples, then two lines a
-// value.
+// "tessera ranges 2", the key, the number of finished samples, then three lines
+// a value: name, distribution, peaks.
 bool loadCache(const CalibrationOptions &options,
                const std::vector<std::string> &values, Ranges &ranges,
-               size_t &done) {
+               Peaks &peaks, size_t &done) {
   std::ifstream file(options.cacheFile, std::ios::binary);
   std::string line, key;
   if (options.cacheFile.empty() || !std::getline(file, line) ||
-      line != "tessera ranges 1" || !std::getline(file, key) ||
+      line != "tessera ranges 2" || !std::getline(file, key) ||
       key != options.key || !std::getline(file, line))
     return false;
   size_t count = std::strtoull(line.c_str(), nullptr, 10);
   Ranges read;
-  std::string name, text;
-  while (std::getline(file, name) && std::getline(file, text)) {
+  Peaks high;
+  std::string name, text, furthest;
+  while (std::getline(file, name) && std::getline(file, text) &&
+         std::getline(file, furthest)) {
     auto h = Histogram::load(text);
+    std::vector<float> &p = high[name];
+    const char *at = furthest.c_str();
+    for (char *end; p.size() < count; at = end) {
+      p.push_back(std::strtof(at, &end));
+      if (end == at)
+        return false;
+    }
     if (!h)
       return false;
     read[name] = *h;
@@ -86,20 +96,28 @@ bool loadCache(const CalibrationOptions &options,
     if (!read.count(v))
       return false;
   ranges = std::move(read);
+  peaks = std::move(high);
   done = count;
   return true;
 }
 
 void saveCache(const CalibrationOptions &options, const Ranges &ranges,
-               size_t done) {
+               const Peaks &peaks, size_t done) {
   if (options.cacheFile.empty())
     return;
   std::string pending = options.cacheFile + ".pending";
   std::ofstream file(pending, std::ios::binary);
-  file << "tessera ranges 1\n" << options.key << "\n" << done << "\n";
+  file << "tessera ranges 2\n" << options.key << "\n" << done << "\n";
   for (auto &[name, histogram] : ranges)
-    if (name.find('\n') == std::string::npos)
+    if (name.find('\n') == std::string::npos) {
       file << name << "\n" << histogram.save() << "\n";
+      for (float p : peaks.at(name)) {
+        char text[32];
+        std::snprintf(text, sizeof(text), "%a ", double(p));
+        file << text;
+      }
+      file << "\n";
+    }
   file.close();
   if (!file || std::rename(pending.c_str(), options.cacheFile.c_str()))
     throw Refusal("cannot write the ranges to '" + options.cacheFile + "'");
@@ -139,27 +157,61 @@ void measureWork(const Graph &g, std::vector<Unit> &units, const Sample &sample,
       u.macs = countMacs(g, u.root, shapeOf);
 }
 
+static float furthest(const View &v) {
+  float most = 0;
+  for (int64_t i = 0; i < v.count(); ++i)
+    if (float x = std::fabs(v.floats()[i]); x > most && std::isfinite(x))
+      most = x;
+  return most;
+}
+
+std::vector<size_t> wildest(const Peaks &peaks,
+                            const std::set<std::string> &values, size_t samples,
+                            size_t count) {
+  // How far on average over the values, each against its own largest.
+  std::vector<std::pair<double, size_t>> order;
+  for (size_t s = 0; s < samples; ++s)
+    order.push_back({0, s});
+  for (auto &v : values) {
+    auto it = peaks.find(v);
+    if (it == peaks.end() || it->second.size() < samples)
+      continue;
+    for (size_t s = 0; s < samples; ++s)
+      order[s].first -= std::log2(std::max(it->second[s], 1e-30f));
+  }
+  std::sort(order.begin(), order.end());
+  std::vector<size_t> out;
+  for (size_t k = 0; k < std::min(count, samples); ++k)
+    out.push_back(order[k].second);
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
 Ranges calibrate(FloatModel &model, const std::vector<std::string> &wanted,
-                 const SampleSource &samples,
-                 const CalibrationOptions &options) {
+                 const SampleSource &samples, const CalibrationOptions &options,
+                 Peaks &peaks) {
   Ranges ranges;
   size_t done = 0;
-  if (loadCache(options, wanted, ranges, done) && done >= samples.count)
+  if (loadCache(options, wanted, ranges, peaks, done) && done >= samples.count)
     return ranges;
-  for (auto &v : wanted)
+  for (auto &v : wanted) {
     ranges[v];
+    peaks[v].resize(samples.count);
+  }
   for (size_t s = done; s < samples.count; ++s) {
     if (options.progress)
       options.progress("calibrating", s, samples.count);
     model.run(samples.get(s));
     inParallel(wanted.size(), [&](size_t k) {
       const View *v = model.find(wanted[k]);
-      if (v && v->type == TensorProto::FLOAT)
-        ranges.at(wanted[k]).add(v->floats(), v->count());
+      if (!v || v->type != TensorProto::FLOAT)
+        return;
+      ranges.at(wanted[k]).add(v->floats(), v->count());
+      peaks.at(wanted[k])[s] = furthest(*v);
     });
     // Long calibrations can be stopped and taken up again.
     if (s + 1 == samples.count || (s + 1) % 64 == 0)
-      saveCache(options, ranges, s + 1);
+      saveCache(options, ranges, peaks, s + 1);
   }
   return ranges;
 }

@@ -46,13 +46,22 @@ struct CalibrationOptions {
 std::vector<std::string> valuesOfInterest(const Graph &graph,
                                           const std::vector<Unit> &units);
 
+/// The largest magnitude of each value in each sample.
+using Peaks = std::map<std::string, std::vector<float>>;
+
 /// Fills the work of units whose shapes inference could not tell, from one run.
 void measureWork(const Graph &graph, std::vector<Unit> &units,
                  const Sample &sample, const CompileFunction &compile);
 
 Ranges calibrate(FloatModel &model, const std::vector<std::string> &values,
-                 const SampleSource &samples,
-                 const CalibrationOptions &options);
+                 const SampleSource &samples, const CalibrationOptions &options,
+                 Peaks &peaks);
+
+/// The `count` samples in which `values` reach furthest, in order: those that
+/// clipping costs the most.
+std::vector<size_t> wildest(const Peaks &peaks,
+                            const std::set<std::string> &values, size_t samples,
+                            size_t count);
 
 } // namespace tessera::quantise
 #endif

@@ -8,8 +8,9 @@
 namespace tessera::quantise {
 
 std::optional<RangeMethod> parseRangeMethod(const std::string &word) {
-  for (RangeMethod m : {RangeMethod::MinMax, RangeMethod::Percentile,
-                        RangeMethod::Entropy, RangeMethod::Mse})
+  for (RangeMethod m :
+       {RangeMethod::MinMax, RangeMethod::Percentile, RangeMethod::Entropy,
+        RangeMethod::Mse, RangeMethod::Between})
     if (word == rangeMethodName(m))
       return m;
   return std::nullopt;
@@ -25,6 +26,8 @@ const char *rangeMethodName(RangeMethod method) {
     return "entropy";
   case RangeMethod::Mse:
     return "mse";
+  case RangeMethod::Between:
+    return "between";
   }
   return "";
 }
@@ -110,6 +113,11 @@ Range Histogram::range(RangeMethod method, int levels, bool symmetric,
   return r;
 }
 
+/// By the geometric mean of the ends.
+static Range halfWay(Range a, Range b) {
+  return {-std::sqrt(a.low * b.low), std::sqrt(a.high * b.high)};
+}
+
 Range Histogram::find(RangeMethod method, int levels, bool symmetric,
                       double share) const {
   Range r = seen();
@@ -120,6 +128,8 @@ Range Histogram::find(RangeMethod method, int levels, bool symmetric,
       r = leastDivergence(levels);
     else if (method == RangeMethod::Mse)
       r = leastError(levels, symmetric);
+    else if (method == RangeMethod::Between)
+      r = halfWay(leastError(levels, symmetric), r);
   }
   if (symmetric)
     r = {-std::max(-r.low, r.high), std::max(-r.low, r.high)};

@@ -9,6 +9,8 @@
 //               where they are rarest, is clipped
 //   entropy     least Kullback-Leibler divergence of the quantised distribution
 //   mse         least mean squared error of rounding and clipping together
+//   between     half way from mse to min-max: rare values that mse clips may be
+//               all that a rare sample is made of
 #ifndef TESSERA_PASSES_QUANTISE_HISTOGRAM_H
 #define TESSERA_PASSES_QUANTISE_HISTOGRAM_H
 
@@ -24,7 +26,7 @@ struct Range {
   bool operator==(const Range &) const = default;
 };
 
-enum class RangeMethod { MinMax, Percentile, Entropy, Mse };
+enum class RangeMethod { MinMax, Percentile, Entropy, Mse, Between };
 std::optional<RangeMethod> parseRangeMethod(const std::string &word);
 const char *rangeMethodName(RangeMethod method);
 

@@ -103,10 +103,32 @@ public:
     if (!source.count)
       throw Refusal("no calibration samples");
     prepare();
+    ModelProto plain = proto;
+    std::set<std::string> idle;
+    while (true) {
+      if (rotates())
+        result.rotations = rotateGated(proto, idle);
+      std::set<std::string> more = quantiseProto(lint);
+      if (more.empty())
+        return std::move(result);
+      idle.merge(more);
+      proto = plain;
+      result = fresh;
+    }
+  }
+
+private:
+  /// All phases behind the preparation; or the rotations that are not worth
+  /// their place.
+  std::set<std::string>
+  quantiseProto(const std::function<void(const std::vector<Hazard> &)> &lint) {
     Graph g(proto);
+    std::set<std::string> added = exits;
+    for (const Rotation &r : result.rotations)
+      added.insert(r.nodes.begin(), r.nodes.end());
     for (int i = 0; i < g.nodeCount(); ++i)
       result.nodes.push_back({g.nameOf(i), g.node(i).op_type(),
-                              exits.count(g.node(i).name()) != 0});
+                              added.count(g.node(i).name()) != 0});
     result.decisions.units = findUnits(g);
     std::vector<Unit> &units = result.decisions.units;
     for (Unit &u : units)
@@ -127,13 +149,17 @@ public:
     for (auto &[exit, maker] : exitsOf(g, units, exits))
       units[exit].quantised = true;
     applyRecipe(options.recipe, g, units, methods);
+    separateRotations(result.rotations, units);
     for (Hazard &h : separateOpen(g, open, units))
       result.hazards.push_back(h);
     refuseEmpty(units);
     std::vector<std::string> values = valuesOfInterest(g, units);
     FloatModel model(g, values, compile);
     floatModel = &model;
-    Ranges ranges = calibrate(model, values, source, options.calibration);
+    Ranges ranges =
+        calibrate(model, values, source, options.calibration, peaks);
+    if (auto idle = idleRotations(result.rotations, ranges); !idle.empty())
+      return idle;
     widenOpen(g, open, ranges);
     for (Hazard &h : findRangeHazards(g, units, ranges))
       result.hazards.push_back(h);
@@ -156,10 +182,18 @@ public:
       priceIslands(g, ranges);
     for (const Unit &u : units)
       result.integerMacs += u.quantised && u.kind == UnitKind::Mac ? u.macs : 0;
-    return std::move(result);
+    return {};
   }
 
-private:
+  /// Elements between products are float as well only where little but products
+  /// is quantised.
+  bool rotates() const {
+    return options.activations != TensorProto::INT16 &&
+           (options.coverage == Coverage::Products ||
+            (options.coverage == Coverage::Auto &&
+             isTransformer(Graph(proto))));
+  }
+
   void prepare() {
     result.originalOpset = raiseOpset(proto);
     foldWeights(proto, compile);
@@ -169,6 +203,7 @@ private:
     declared = proto.graph().input();
     open = openProbabilities(Graph(proto));
     fixInputs(proto, source);
+    fresh = result;
     // Where all but products is float there would be one behind each of them.
     if (options.exits && !isTransformer(Graph(proto)))
       exits = insertExits(proto, {options.coverage, result.originalOpset});
@@ -203,11 +238,17 @@ private:
                                      const ModelProto &emitted,
                                      const std::vector<double> &before) const {
     Corrected c{decisions, {}, {}};
-    c.decisions.biasShifts =
-        meanErrors(g, emitted, decisions.units,
-                   othersThan(source, samples.size()), compile);
-    if (c.decisions.biasShifts.empty())
+    auto lost = meanErrors(g, emitted, decisions.units,
+                           othersThan(source, samples.size()), compile);
+    if (lost.empty())
       return std::nullopt;
+    // On top of what rounded weights left to the biases.
+    for (auto &[unit, means] : lost) {
+      std::vector<float> &shift = c.decisions.biasShifts[unit];
+      shift.resize(means.size(), 0);
+      for (size_t k = 0; k < means.size(); ++k)
+        shift[k] += means[k];
+    }
     c.emitted = emit(g, c.decisions);
     c.verified = verify(c.emitted.model);
     double needed = options.biasCorrection ? 0 : 1;
@@ -260,6 +301,8 @@ private:
     if (fixed && options.islands.most == 0 && !options.choose)
       return;
     SwitchModel model(g, d, result.parts, compile, samples, references);
+    if (!fixed && options.activations != TensorProto::INT16)
+      addWild(g, model);
     if (!fixed)
       pickMethod(g, ranges, model);
     if (options.choose)
@@ -277,6 +320,24 @@ private:
     if (!fixed)
       refineMethods(g, ranges, model);
     decideScales(g, ranges, result.ranges, options.percentile, methods, d);
+  }
+
+  /// Samples that clipping costs the most, if they are not in the search
+  /// anyway.
+  void addWild(const Graph &g, SwitchModel &model) {
+    std::set<std::string> values;
+    for (const PointKey &key : pointsOf(g, result.decisions.units))
+      values.insert(key.value);
+    std::set<size_t> taken;
+    for (size_t i = 0; i < samples.size(); ++i)
+      taken.insert(i * source.count / samples.size());
+    std::vector<Sample> wild;
+    for (size_t s :
+         wildest(peaks, values, source.count, (samples.size() + 3) / 4))
+      if (!taken.count(s))
+        wild.push_back(source.get(s));
+    auto outputs = referencesOf(*floatModel, result.parts, wild);
+    model.addWild(std::move(wild), std::move(outputs));
   }
 
   /// The caller says which candidates are integers.
@@ -329,6 +390,7 @@ private:
     std::sort(noisy.begin(), noisy.end());
     noisy.resize(std::min<size_t>(noisy.size(), 8));
     size_t few = fewSamples(result.macs);
+    std::set<std::map<PointKey, Params>> tried;
     model.enableOnly(on);
     double best = noisy.empty() ? 0 : model.robustWorst(),
            bestOfFew = noisy.empty() ? 0 : model.robustWorst(few);
@@ -336,8 +398,8 @@ private:
       if (options.progress)
         options.progress("refining ranges", k, noisy.size());
       const Unit &u = d.units[noisy[k].second];
-      for (RangeMethod m :
-           {RangeMethod::MinMax, RangeMethod::Percentile, RangeMethod::Mse}) {
+      for (RangeMethod m : {RangeMethod::MinMax, RangeMethod::Percentile,
+                            RangeMethod::Mse, RangeMethod::Between}) {
         auto before = methods;
         for (const Use &use : u.activations)
           methods.emplace(g.node(use.node).input(use.input), m);
@@ -346,6 +408,10 @@ private:
         Decisions trial = candidatesOf(model);
         decideScales(g, ranges, result.ranges, options.percentile, methods,
                      trial);
+        if (!tried.insert(trial.points).second) {
+          methods = before;
+          continue;
+        }
         model.rescale(trial);
         double ofFew = model.robustWorst(few),
                now = ofFew > bestOfFew ? model.robustWorst() : 0;
@@ -371,15 +437,21 @@ private:
 
   void pickMethod(const Graph &g, const Ranges &ranges, SwitchModel &model) {
     Decisions best = result.decisions;
-    double worst = -1000;
-    for (RangeMethod m : {RangeMethod::MinMax, RangeMethod::Percentile,
-                          RangeMethod::Mse, RangeMethod::Entropy}) {
+    std::set<std::map<PointKey, Params>> tried;
+    double worst = -1000, least = worst;
+    for (RangeMethod m :
+         {RangeMethod::MinMax, RangeMethod::Percentile, RangeMethod::Mse,
+          RangeMethod::Between, RangeMethod::Entropy}) {
       Decisions d = result.decisions;
       decideScales(g, ranges, m, options.percentile, methods, d);
+      if (!tried.insert(d.points).second)
+        continue;
       model.rescale(d);
       double w = model.robustWorst();
       // Another than min-max must earn it.
-      if (w > worst + (m == RangeMethod::MinMax ? 0 : 0.1)) {
+      if (m == RangeMethod::MinMax)
+        least = w + 0.1;
+      if (w > worst && (m == RangeMethod::MinMax || w > least)) {
         worst = w;
         best = d;
         result.ranges = m;
@@ -400,7 +472,8 @@ private:
   std::map<std::string, RangeMethod> methods; ///< by value, from the recipe
   google::protobuf::RepeatedPtrField<::onnx::ValueInfoProto> declared;
   std::set<std::string> exits; ///< names of inserted nodes
-  QuantiseResult result;
+  Peaks peaks;
+  QuantiseResult result, fresh; ///< the second: as it is after the preparation
 
 public:
   /// The inputs as the model declares them.

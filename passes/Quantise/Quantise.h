@@ -16,6 +16,7 @@
 #include "passes/Quantise/Errors.h"
 #include "passes/Quantise/Islands.h"
 #include "passes/Quantise/Recipe.h"
+#include "passes/Quantise/Rotate.h"
 
 namespace tessera::quantise {
 
@@ -92,6 +93,7 @@ struct QuantiseResult {
   std::optional<std::pair<double, double>> corrected;
   int64_t originalOpset = 0; ///< before it was raised, or 0
   int foldedNorms = 0;
+  std::vector<Rotation> rotations;
   double macs = 0, integerMacs = 0;
 };
 

@@ -38,8 +38,9 @@ private:
       return std::nullopt;
     auto method = parseRangeMethod(node->text);
     if (!method)
-      faults.add(node->at, "ranges: '" + node->text +
-                               "' is none of minmax, percentile, entropy, mse");
+      faults.add(node->at,
+                 "ranges: '" + node->text +
+                     "' is none of minmax, percentile, entropy, mse, between");
     return method;
   }
 
@@ -212,12 +213,13 @@ void applyWeightRecipe(const Recipe &recipe, const Graph &g,
         asked[i] = parseWeightForm(r.weights);
       if (r.floating && !*r.floating && asked[i] != WeightForm::Int4 &&
           asked[i] != WeightForm::Int8)
-        throw Refusal(placeOf(recipe, r) + "keep: integer, but the weights of "
-                                           "'" +
-                          units[i].name + "' are to be of type " +
-                          (asked[i] == WeightForm::Half ? "float16"
-                                                        : "bfloat16"),
-                      {"scheme: w4 or w8 makes them integers"});
+        throw Refusal(
+            placeOf(recipe, r) +
+                "keep: integer, but the weights of "
+                "'" +
+                units[i].name + "' are to be of type " +
+                (asked[i] == WeightForm::Half ? "float16" : "bfloat16"),
+            {"scheme: w4 or w8 makes them integers"});
       if (r.floating && *r.floating)
         forms[i] = std::nullopt;
       else if (r.floating || !r.weights.empty())

@@ -18,7 +18,7 @@ struct ActivationType {
 struct Params {
   float scale = 1;
   int64_t zero = 0;
-  bool operator==(const Params &) const = default;
+  auto operator<=>(const Params &) const = default;
 };
 
 /// Scale and zero point under which `range` (which contains zero) is

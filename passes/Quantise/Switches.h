@@ -67,8 +67,11 @@ public:
   /// Median over the samples of each part's signal to noise; `most` bounds
   /// their number, for comparisons that more samples decide again.
   std::vector<double> measure(size_t most = SIZE_MAX);
-  /// The worst part, by the mean of its median and its lower tail over the
-  /// samples.
+  /// Samples that count where clipping is judged, beside those that stand for
+  /// all: as they are few, wild ones among the latter are chance.
+  void addWild(std::vector<Sample> samples, std::vector<PartValues> references);
+  /// The worst part, by the mean of its median over the samples and its lower
+  /// tail over wild ones as well.
   double robustWorst(size_t most = SIZE_MAX);
   const std::vector<int> &candidates() const { return order; }
 
@@ -76,6 +79,8 @@ private:
   void build();
   void setWeights(int unit);
   PartValues runOn(const Sample &sample);
+  void measureOn(const Sample &sample, const PartValues &reference,
+                 std::vector<std::vector<double>> &each);
   /// By part, then by sample.
   std::vector<std::vector<double>> measureEach(size_t most);
 
@@ -92,6 +97,8 @@ private:
   ModelProto model;
   std::unique_ptr<Runner> runner;
   const std::vector<PartValues> &references;
+  std::vector<Sample> wild;
+  std::vector<PartValues> wildReferences;
   std::map<int, std::vector<Tensor>>
       rounded; ///< weights of units as they are when quantised
 };

@@ -286,7 +286,7 @@ int run(const Arguments &a) {
     if (parseWeightForm(a.scheme))
       return runWeightOnly(a, options.recipe, model, samples);
     options.calibration.key = blake3Of(model.SerializeAsString() + dataHash +
-                                     std::to_string(samples.count));
+                                       std::to_string(samples.count));
     QuantiseResult result =
         quantise::quantise(model, samples, makeCompileFunction(a.dims), options,
                            [&](const std::vector<Hazard> &hazards) {
@@ -349,7 +349,8 @@ void addQuantize(CLI::App &app, int &status) {
   command
       ->add_option("--ranges", a->ranges,
                    "How ranges are taken; auto tries all on the samples")
-      ->check(CLI::IsMember({"auto", "minmax", "percentile", "entropy", "mse"}))
+      ->check(CLI::IsMember(
+          {"auto", "minmax", "percentile", "entropy", "mse", "between"}))
       ->capture_default_str();
   command
       ->add_option("--percentile", a->percentile,
@@ -380,7 +381,8 @@ void addQuantize(CLI::App &app, int &status) {
       "float|integer,\n"
       "scheme: 8x8|u8x8|16x8 (w4|w8|f16|bf16 where --scheme is one of "
       "these),\n"
-      "ranges: minmax|percentile|entropy|mse; the last that matches wins");
+      "ranges: minmax|percentile|entropy|mse|between; the last that matches "
+      "wins");
   command->add_option("--report", a->report,
                       "Folder for report.json and layers.csv, .txt and .svg: "
                       "hazards, scales, error of each layer alone,\n"

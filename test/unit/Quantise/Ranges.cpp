@@ -1,5 +1,5 @@
 // Range estimators over histograms, beside what the values themselves say.
-#include "passes/Quantise/Histogram.h"
+#include "passes/Quantise/Calibrate.h"
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
 #include <random>
@@ -102,4 +102,25 @@ TEST_CASE("entropy clips a long thin tail, not a uniform distribution",
   for (int i = 0; i < 100000; ++i)
     uniform.push_back(float(i) / 100000);
   CHECK(of(uniform).range(RangeMethod::Entropy, 256, false).high > 0.95f);
+}
+
+TEST_CASE("between is half way from mse to all that was seen", "[quantise]") {
+  std::vector<float> v = normal(20000, 6);
+  v[0] = 30;
+  v[1] = -20;
+  Histogram h = of(v);
+  Range least = h.range(RangeMethod::Mse, 256, false),
+        half = h.range(RangeMethod::Between, 256, false);
+  CHECK(least.high < 29);
+  CHECK(std::fabs(half.high * half.high - 30 * least.high) < 1e-2f);
+  CHECK(std::fabs(half.low * half.low + 20 * least.low) < 1e-2f);
+}
+
+TEST_CASE("the wildest samples reach furthest in what is read", "[quantise]") {
+  Peaks peaks = {{"a", {1, 2, 8, 1, 1}},
+                 {"b", {3, 3, 3, 3, 12}},
+                 {"output", {1, 900, 1, 1, 1}}};
+  CHECK(wildest(peaks, {"a", "b"}, 5, 2) == std::vector<size_t>{2, 4});
+  CHECK(wildest(peaks, {"a", "b", "output"}, 5, 1) == std::vector<size_t>{1});
+  CHECK(wildest(peaks, {"c"}, 2, 9) == std::vector<size_t>{0, 1});
 }
