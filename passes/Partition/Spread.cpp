@@ -20,7 +20,8 @@ public:
   Spreader(const partition::Problem &problem, ArrayRef<PlacementDevice> devices, const partition::Allowed &allowed,
            const std::vector<char> &movable, Cost most, Solution &best)
       : problem(problem), devices(devices), allowed(allowed), movable(movable), most(most), best(best), graph(problem),
-        schedule(scheduleOf(graph, devices, best)), left(work / (problem.ops.size() + 1)) {}
+        schedule(scheduleOf(graph, devices, best)),
+        left(std::min(mostSchedules, squares / (problem.ops.size() * problem.ops.size() + 1))) {}
   Spread run();
 
 private:
@@ -39,8 +40,12 @@ private:
   int onlyWriter(int op) const;
   int deviceOf(const Solution &s, int op) const { return problem.ops[op].options[s.choice[op]].device; }
 
-  /// Operators looked at over all schedules: about a second.
-  static constexpr size_t work = 1'000'000;
+  /// Schedules, each of which takes the square of the operators where many are
+  /// ready at a time: about a second.
+  static constexpr size_t mostSchedules = 5'000, squares = 200'000'000;
+
+  /// What gains less than a hundredth of the run is not worth a dearer answer.
+  static constexpr Cost leastPart = 100;
 
   const partition::Problem &problem;
   ArrayRef<PlacementDevice> devices;
@@ -214,7 +219,7 @@ void Spreader::considerJoined(const Solution &candidate, const Ops &moved) {
 /// go to another device.
 void Spreader::trySplit(const Ops &all, const std::set<int> &taken, bool downwards) {
   std::set<int> part = reach(all, taken, downwards);
-  if (part.empty() || part.size() == all.size())
+  if (left == 0 || part.empty() || part.size() == all.size())
     return;
   Solution two = best;
   split(two, best.segment[all.front()], part);
@@ -263,7 +268,7 @@ bool Spreader::improveStep(const ScheduleStep &step) {
     trySplits(step);
   std::set<int> seen;
   for (int j : step.ops)
-    if (!seen.count(j)) {
+    if (left > 0 && !seen.count(j)) {
       Ops chain = chainOf(j);
       seen.insert(chain.begin(), chain.end());
       tryMoves(chain);
@@ -277,7 +282,8 @@ bool Spreader::improveStep(const ScheduleStep &step) {
 }
 
 Spread Spreader::run() {
-  Cost end = schedule.end, cost = best.cost;
+  const Solution before = best;
+  Cost end = schedule.end;
   for (bool changed = true; changed && left > 0;) {
     changed = false;
     std::vector<ScheduleStep> critical;
@@ -288,7 +294,12 @@ Spread Spreader::run() {
       if ((changed = improveStep(step)))
         break;
   }
-  return {best.cost - cost, end - schedule.end};
+  Cost gain = end - schedule.end;
+  if (gain * leastPart < end) {
+    best = before;
+    return {};
+  }
+  return {best.cost - before.cost, gain};
 }
 
 Spread spread(const partition::Problem &problem, ArrayRef<PlacementDevice> devices, const partition::Allowed &allowed,
