@@ -139,7 +139,7 @@ findCorrections(Operation *op,
   int64_t room = std::max<int64_t>(8, llvm::PowerOf2Ceil(list.rows));
   list.sums.assign((header + 2 * room) * list.channels,
                    std::numeric_limits<int32_t>::min());
-  list.sums[0] = static_cast<int32_t>(list.rows);
+  list.sums[0] = static_cast<int32_t>(2 * list.rows);
   std::memcpy(&list.sums[1], &nearHalf, 4);
   for (int64_t n = 0; n < list.channels; ++n) {
     for (auto [i, sum] : llvm::enumerate(all[n].up))
@@ -168,25 +168,23 @@ static SmallVector<Value> correct(Emitter &e, const RequantisedSums &tile,
                                       e.across(most, greater), limit);
   Index end = Index(e.pick(doubt, tile.header.first, e.value(0)));
   Type ints = results[0].getType();
-  Value one = e.intConst(ints, 1), none = e.intConst(ints, 0);
-  auto found = [&](Value sum, Value listed) -> Value {
-    Value equal =
-        arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, sum, listed);
-    return arith::SelectOp::create(b, loc, equal, one, none);
-  };
+  Value none = e.intConst(ints, 0);
   size_t columns = tile.factors.size();
   return e.loopBetween(
-      0, end, 256, results, [&](Index row, ValueRange carried) {
+      0, end, 512, results, [&](Index row, ValueRange carried) {
         SmallVector<Value> next(carried.begin(), carried.end());
-        Index first = e.add(e.mul(row, 2), list.headerRows());
+        // Rows to add one for, and to take one from, by turns.
+        Value by = e.value(e.sub(1, e.mul(e.rem(row, 2), 2)));
+        if (isa<VectorType>(ints))
+          by = e.quadSplat(by);
         for (size_t j = 0; j < columns; ++j) {
-          Value up = tile.listed(first, j),
-                down = tile.listed(e.add(first, 1), j);
+          Value listed = tile.listed(e.add(row, list.headerRows()), j);
           for (size_t k = j; k < next.size(); k += columns) {
-            next[k] =
-                arith::AddIOp::create(b, loc, next[k], found(tile.sums[k], up));
-            next[k] = arith::SubIOp::create(b, loc, next[k],
-                                            found(tile.sums[k], down));
+            Value equal = arith::CmpIOp::create(
+                b, loc, arith::CmpIPredicate::eq, tile.sums[k], listed);
+            next[k] = arith::AddIOp::create(
+                b, loc, next[k],
+                arith::SelectOp::create(b, loc, equal, by, none));
           }
         }
         return next;

@@ -19,7 +19,7 @@ bool readsRequantiseOperand(unsigned position);
 
 /// What a shader needs beside the operands: rows of one number a channel. The
 /// first numbers are the header, so that all lists can share a shader: how many
-/// rows of pairs there are, and the bits of how near to the middle of two
+/// rows there are, and the bits of how near to the middle of two
 /// integers a listed sum comes, as a distance from the nearest.
 struct Corrections {
   /// [header rows + 2 * rows][channels]; of a pair of rows the first has sums

@@ -5,15 +5,11 @@ using namespace mlir;
 namespace tessera::vulkan {
 
 SmallVector<Value> ByteTile::begin(Index quad) {
-  SmallVector<Value> sums(tile.rows * width());
-  for (int64_t j = 0; j < tile.quads; ++j) {
-    Value first = product.initial(e.add(quad, j));
-    for (unsigned l = 0; l < 4; ++l) {
-      Value lane = first ? e.lane(first, l) : e.intConst(e.i32(), 0);
+  SmallVector<Value> sums(count(), e.intConst(e.quadOf(e.i32()), 0));
+  for (int64_t j = 0; j < tile.quads; ++j)
+    if (Value first = product.initial(e.add(quad, j)))
       for (int64_t i = 0; i < tile.rows; ++i)
-        sums[i * width() + j * 4 + l] = lane;
-    }
-  }
+        sums[i * tile.quads + j] = first;
   if (product.needsRowSums())
     sums.append(tile.rows, e.intConst(e.i32(), 0));
   return sums;
@@ -23,29 +19,34 @@ SmallVector<Value> ByteTile::accumulate(int64_t groups, int64_t step,
                                         Index first, ValueRange init,
                                         LoadWords load) {
   return e.loop(0, groups, 1, init, [&](Index group, ValueRange carried) {
-    SmallVector<Value> sums(carried.begin(), carried.end());
     SmallVector<SmallVector<Value>> left;
     for (int64_t i = 0; i < tile.rows; ++i)
       left.push_back(load(i, group));
+    SmallVector<Value> columns; // sums of [rows][quads * 4]
+    for (Value sum : carried.take_front(count()))
+      for (unsigned l = 0; l < 4; ++l)
+        columns.push_back(e.lane(sum, l));
     Index row = e.add(first, e.mul(group, step * tile.columnQuads));
     for (int64_t s = 0; s < step; ++s)
       for (int64_t j = 0; j < tile.quads; ++j) {
-        Value columns =
+        Value four =
             e.loadQuad(product.words(), e.add(row, s * tile.columnQuads + j));
         for (unsigned l = 0; l < 4; ++l) {
-          Value column = e.lane(columns, l);
+          Value right = e.lane(four, l);
           for (int64_t i = 0; i < tile.rows; ++i) {
-            Value &sum = sums[i * width() + j * 4 + l];
-            sum = product.dot(left[i][s], column, sum);
+            Value &sum = columns[(i * tile.quads + j) * 4 + l];
+            sum = product.dot(left[i][s], right, sum);
           }
         }
       }
-    if (product.needsRowSums())
-      for (int64_t i = 0; i < tile.rows; ++i)
-        for (int64_t s = 0; s < step; ++s) {
-          Value &sum = sums[tile.rows * width() + i];
-          sum = product.rowSum(left[i][s], sum);
-        }
+    SmallVector<Value> sums;
+    for (int64_t k = 0; k < count(); ++k)
+      sums.push_back(e.quad(ArrayRef(columns).slice(k * 4, 4)));
+    for (auto [i, rowSum] : llvm::enumerate(carried.drop_front(count()))) {
+      sums.push_back(rowSum);
+      for (int64_t s = 0; s < step; ++s)
+        sums.back() = product.rowSum(left[i][s], sums.back());
+    }
     return sums;
   });
 }
@@ -56,9 +57,9 @@ SmallVector<Value> ByteTile::finish(ArrayRef<Value> sums, Index quad,
   SmallVector<Value> results;
   for (int64_t i = 0; i < tile.rows; ++i)
     for (int64_t j = 0; j < tile.quads; ++j)
-      results.push_back(product.finish(
-          e.quad(sums.slice(i * width() + j * 4, 4)), e.add(quad, j),
-          product.needsRowSums() ? sums[tile.rows * width() + i] : Value{}));
+      results.push_back(
+          product.finish(sums[i * tile.quads + j], e.add(quad, j),
+                         product.needsRowSums() ? sums[count() + i] : Value{}));
   SmallVector<Point> columns;
   for (int64_t j = 0; j < tile.quads; ++j) {
     Point p{SmallVector<Index>(fusion.dims().size(), Index(0)),

@@ -1,5 +1,6 @@
-// The register tile of integer products: accumulators of 32 bits, a column
-// each, and words of four bytes along the sum.
+// The register tile of integer products: accumulators of 32 bits and words of
+// four bytes along the sum. Sums go through loops as quads of columns, which
+// are fewer values to carry; a dot product takes one column.
 #ifndef TESSERA_TARGETS_VULKAN_KERNELS_BYTETILE_H
 #define TESSERA_TARGETS_VULKAN_KERNELS_BYTETILE_H
 
@@ -13,7 +14,8 @@ public:
   ByteTile(Emitter &e, ByteProduct &product, const RowTile &tile)
       : e(e), product(product), tile(tile) {}
 
-  /// Accumulators to begin with; the invocation's quads begin at `quad` of
+  /// Accumulators to begin with, [rows][quads], and the rows' own sums if those
+  /// are needed; the invocation's quads begin at `quad` of
   /// [groups][columns / 4].
   llvm::SmallVector<mlir::Value> begin(Index quad);
   /// Words [group * step, + step) of row i.
@@ -32,7 +34,7 @@ public:
                                         Index last);
 
 private:
-  int64_t width() const { return tile.quads * 4; }
+  int64_t count() const { return tile.rows * tile.quads; }
   Emitter &e;
   ByteProduct &product;
   const RowTile &tile;

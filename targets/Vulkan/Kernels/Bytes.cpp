@@ -56,7 +56,7 @@ static int64_t signedByte(char byte, bool flip) {
   return static_cast<int8_t>(static_cast<uint8_t>(byte) ^ (flip ? 0x80 : 0));
 }
 
-/// Sums of each column's b', of all that is between the groups and the columns.
+/// Sums of each column's b', of all that is in `rows`.
 static SmallVector<int64_t> columnSums(ArrayRef<char> raw, bool flip,
                                        ArrayRef<PackAxis> rows,
                                        PackAxis columns) {
@@ -80,8 +80,8 @@ static SmallVector<int64_t> columnSums(ArrayRef<char> raw, bool flip,
 }
 
 LogicalResult ByteProduct::pack(int64_t groups, ArrayRef<PackAxis> outer,
-                                PackAxis depth, PackAxis columns,
-                                int64_t width) {
+                                PackAxis depth, PackAxis columns, int64_t width,
+                                int64_t slices) {
   // All that is added up before the end, terms included: dot products saturate.
   constexpr int64_t longest = INT32_MAX / (128 * 255 + 128 * 128);
   int64_t length = depth.count;
@@ -94,28 +94,47 @@ LogicalResult ByteProduct::pack(int64_t groups, ArrayRef<PackAxis> outer,
       rightNumber(), e.i32(),
       packWords(value, outer, depth, columns, width, rightUnsigned ? 0x80 : 0));
   packed->useVectors();
+  packTerms(groups, outer, depth, columns, width, slices);
+  return success();
+}
+
+void ByteProduct::packTerms(int64_t groups, ArrayRef<PackAxis> outer,
+                            PackAxis depth, PackAxis columns, int64_t width,
+                            int64_t slices) {
   SmallVector<char> storage;
   ArrayRef<char> raw = *onnx::getRawBytes(value, storage);
   SmallVector<PackAxis> rows(outer.drop_front());
   rows.push_back(depth);
-  SmallVector<int32_t> term(groups * width, 0), zeros(groups * width, 0);
+  rows[0].count /= slices;
+  int64_t length = 1; // of a slice
+  for (PackAxis axis : rows)
+    length *= axis.count;
+  int64_t size = groups * width;
+  SmallVector<int32_t> term((slices + 1) * size, 0), zeros(size, 0);
   auto known = knownLeftZero();
-  for (int64_t g = 0; g < groups; ++g) {
-    SmallVector<int64_t> sums = columnSums(raw.drop_front(g * outer[0].stride),
-                                           rightUnsigned, rows, columns);
-    for (int64_t n = 0; n < columns.count; ++n) {
-      int64_t zero = zeroOf(g * columns.count + n),
-              sum = sums[n] - length * zero;
-      // A known zero point's term is what the sums begin with.
-      term[g * width + n] = static_cast<int32_t>(known ? -*known * sum : sum);
-      zeros[g * width + n] = static_cast<int32_t>(zero);
+  for (int64_t slice = 0; slice < slices; ++slice)
+    for (int64_t g = 0; g < groups; ++g) {
+      int64_t first =
+          g * outer[0].stride + slice * rows[0].count * rows[0].stride;
+      SmallVector<int64_t> sums =
+          columnSums(raw.drop_front(first), rightUnsigned, rows, columns);
+      for (int64_t n = 0; n < columns.count; ++n) {
+        int64_t zero = zeroOf(g * columns.count + n),
+                sum = sums[n] - length * zero, at = g * width + n;
+        // A known zero point's term is what the sums begin with.
+        term[(slice + 1) * size + at] =
+            term[slice * size + at] +
+            static_cast<int32_t>(known ? -*known * sum : sum);
+        zeros[at] = static_cast<int32_t>(zero);
+      }
     }
-  }
+  if (slices == 1)
+    term.erase(term.begin(), term.begin() + size);
+  termQuads = size / 4;
   if (!known || llvm::any_of(term, [](int32_t t) { return t != 0; }))
     terms = &packWordsOf(term);
   if (llvm::any_of(zeros, [](int32_t z) { return z != 0; }))
     rightZeros = &packWordsOf(zeros);
-  return success();
 }
 
 Buffer &ByteProduct::packDifferences(PackAxis rows, PackAxis columns) {
@@ -155,6 +174,9 @@ Value ByteProduct::leftZero() {
 }
 
 Value ByteProduct::zeroWord() {
+  if (auto known = knownLeftZero())
+    return e.intConst(e.i32(),
+                      static_cast<int32_t>((*known & 0xff) * 0x01010101));
   Value byte =
       arith::AndIOp::create(e.b, e.loc, leftZero(), e.intConst(e.i32(), 0xff));
   return arith::MulIOp::create(e.b, e.loc, byte,
@@ -221,22 +243,32 @@ Value ByteProduct::rowSum(Value x, Value sum) {
   return dot(x, e.intConst(e.i32(), 0x01010101), sum);
 }
 
+Value ByteProduct::termOf(Index at) {
+  auto before = [&](Index slice) {
+    return e.loadQuad(*terms, e.add(e.mul(slice, termQuads), at));
+  };
+  if (!sliced)
+    return e.loadQuad(*terms, at);
+  return arith::SubIOp::create(e.b, e.loc, before(sliced->second),
+                               before(sliced->first));
+}
+
 Value ByteProduct::initial(Index at) {
   if (!knownLeftZero() || !terms)
     return {};
-  return e.loadQuad(*terms, at);
+  return termOf(at);
 }
 
 Value ByteProduct::finish(Value sums, Index at, Value rowSum) {
-  auto takeOff = [&](Buffer &t, Value factor) {
-    Value product = arith::MulIOp::create(e.b, e.loc, e.loadQuad(t, at),
-                                          e.quadSplat(factor));
+  auto takeOff = [&](Value term, Value factor) {
+    Value product =
+        arith::MulIOp::create(e.b, e.loc, term, e.quadSplat(factor));
     sums = arith::SubIOp::create(e.b, e.loc, sums, product);
   };
   if (!knownLeftZero())
-    takeOff(*terms, leftZero());
+    takeOff(termOf(at), leftZero());
   if (rightZeros)
-    takeOff(*rightZeros, rowSum);
+    takeOff(e.loadQuad(*rightZeros, at), rowSum);
   return sums;
 }
 

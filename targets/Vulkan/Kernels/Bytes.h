@@ -25,9 +25,12 @@ public:
   const Buffer &right() const { return *b; }
   /// Packs the right operand as [outer][depth / 4][width] words, in `groups`
   /// (the first of `outer`) of columns each with its own zero points. Every sum
-  /// goes over all `outer` axes but the groups, and the depth.
+  /// goes over all `outer` axes but the groups, and the depth; or, if there are
+  /// several `slices` of them, over those that `onlySlices` says.
   mlir::LogicalResult pack(int64_t groups, llvm::ArrayRef<PackAxis> outer,
-                           PackAxis depth, PackAxis columns, int64_t width);
+                           PackAxis depth, PackAxis columns, int64_t width,
+                           int64_t slices = 1);
+  void onlySlices(std::pair<Index, Index> those) { sliced = those; }
   /// The right operand less its zero points, in 32 bits: [rows][columns].
   Buffer &packDifferences(PackAxis rows, PackAxis columns);
   Buffer &words() const { return *packed; }
@@ -60,13 +63,20 @@ private:
     return rightZero[rightZero.size() == 1 ? 0 : column];
   }
   Buffer &packWordsOf(llvm::ArrayRef<int32_t> words);
+  void packTerms(int64_t groups, llvm::ArrayRef<PackAxis> outer, PackAxis depth,
+                 PackAxis columns, int64_t width, int64_t slices);
+  mlir::Value termOf(Index at);
   unsigned rightNumber() const;
 
   tsr::DispatchOp op;
   Emitter &e;
   mlir::Operation *root;
   Buffer *a = nullptr, *b = nullptr;
-  Buffer *packed = nullptr, *terms = nullptr, *rightZeros = nullptr;
+  Buffer *packed = nullptr, *rightZeros = nullptr;
+  /// sum b' - K zb', of all slices; or, of several, of those before each one.
+  Buffer *terms = nullptr;
+  int64_t termQuads = 0; ///< a slice
+  std::optional<std::pair<Index, Index>> sliced;
   mlir::ElementsAttr value;             ///< of the right operand
   llvm::SmallVector<int64_t> rightZero; ///< zb', a column or one for all
   bool leftUnsigned = false, rightUnsigned = false;

@@ -121,11 +121,12 @@ LogicalResult Convolution::emitTile() {
                  e.mul(group, in * x->strides[1] / unit));
   });
   SmallVector<Value> acc = zeroAccumulators(e, tile);
-  if (packedBias)
-    for (int64_t k = 0; k < tile.rows * tile.quads; ++k)
-      acc[k] = e.loadQuad(
-          *packedBias,
-          e.add(e.add(e.mul(group, quads), pixels.quad()), k % tile.quads));
+  for (int64_t j = 0; packedBias && j < tile.quads; ++j) {
+    Index at = e.add(e.add(e.mul(group, quads), pixels.quad()), j);
+    Value four = e.loadQuad(*packedBias, at);
+    for (int64_t i = 0; i < tile.rows; ++i)
+      acc[i * tile.quads + j] = four;
+  }
   acc = pixels.forTaps(acc, [&](Index tap, ArrayRef<Index> from,
                                 ArrayRef<Value> inside, ValueRange carried) {
     Index column =

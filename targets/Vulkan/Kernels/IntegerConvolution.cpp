@@ -103,11 +103,14 @@ SmallVector<Value> IntegerConvolution::loadPixel(Index from, Value inside,
 }
 
 LogicalResult IntegerConvolution::emitTile() {
-  PixelTile pixels(e, fusion, s, *x, out, /*skips=*/false);
+  // What a zero point adds is known of all taps that come before a row of them.
+  bool skips = s.w.axes() == 2 && s.w.dilations[0] == 1;
+  PixelTile pixels(e, fusion, s, *x, out, skips, /*quads=*/1);
   const RowTile &tile = pixels.tile();
   int64_t quads = tile.columnQuads;
   if (failed(product.pack(groups, {{groups, out * in * taps}, {taps, 1}},
-                          {in, taps}, {out, in * taps}, quads * 4)))
+                          {in, taps}, {out, in * taps}, quads * 4,
+                          pixels.skipsFirst() ? s.w.kernel[0] : 1)))
     return failure();
   if (product.needsRowSums() && in % 4)
     return e.reasons.no() << "an integer convolution of " << in
@@ -126,6 +129,8 @@ LogicalResult IntegerConvolution::emitTile() {
     return e.add(e.mul(image, x->strides[0] / unit),
                  e.mul(group, in * x->strides[1] / unit));
   });
+  if (pixels.skipsFirst())
+    product.onlySlices(pixels.firstTaps());
   ByteTile bytes(e, product, tile);
   Index first = e.add(e.mul(group, quads), pixels.quad());
   SmallVector<Value> sums = pixels.forTaps(

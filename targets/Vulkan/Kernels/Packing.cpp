@@ -30,6 +30,11 @@ constexpr int64_t block = 16;
 template <typename T>
 static void copyColumns(const char *from, uint8_t *to, ArrayRef<PackAxis> rows,
                         PackAxis columns, int64_t width) {
+  if (columns.stride == 1)
+    return forRows(rows, [&](int64_t offset) {
+      std::memcpy(to, from + offset * sizeof(T), columns.count * sizeof(T));
+      to += width * sizeof(T);
+    });
   for (int64_t first = 0; first < columns.count; first += block) {
     int64_t last = std::min(first + block, columns.count);
     uint8_t *row = to;

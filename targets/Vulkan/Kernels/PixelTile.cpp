@@ -5,19 +5,21 @@ using namespace mlir;
 namespace tessera::vulkan {
 
 PixelTile::PixelTile(Emitter &e, Fusion &fusion, const Windows &s,
-                     const Buffer &x, int64_t columns, bool skips)
+                     const Buffer &x, int64_t columns, bool skips,
+                     int64_t quads)
     : e(e), s(s), strides(ArrayRef(x.strides).drop_front(2)), skips(skips) {
   for (int64_t d : s.out)
     pixels *= d;
-  t = RowTile::choose(pixels, columns);
+  t = RowTile::choose(pixels, columns, quads);
   if (isLinear(fusion) && fusion.joinAxes(2)) {
     form = Form::Linear;
   } else if (makesStrips()) {
     form = Form::Strip;
-    t = RowTile::choose(pixels / s.out[last()] * strips() * t.rows, columns);
+    t = RowTile::choose(pixels / s.out[last()] * strips() * t.rows, columns,
+                        quads);
     if (!makesStrips()) { // more rows made for another tile
       form = Form::Flat;
-      t = RowTile::choose(pixels, columns);
+      t = RowTile::choose(pixels, columns, quads);
     }
   }
 }

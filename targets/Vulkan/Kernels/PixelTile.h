@@ -17,9 +17,10 @@ namespace tessera::vulkan {
 class PixelTile {
 public:
   /// For `columns` channels of an image; may join the spatial axes of `fusion`.
-  /// `skips`: taps outside of the image may be left out.
+  /// `skips`: taps outside of the image may be left out. `quads`: of channels,
+  /// a pixel.
   PixelTile(Emitter &e, Fusion &fusion, const Windows &s, const Buffer &x,
-            int64_t columns, bool skips);
+            int64_t columns, bool skips, int64_t quads = 2);
 
   const RowTile &tile() const { return t; }
   /// Sets the grid, with `depth` images, and finds the pixels. Offsets of `x`
@@ -41,6 +42,12 @@ public:
                                                llvm::ArrayRef<Index> at)>
             store);
   Index quad() const { return firstQuad; }
+  /// Whether taps along the first axis are left out, and after `begin` which
+  /// are not.
+  bool skipsFirst() const {
+    return form == Form::Strip && skips && s.padded[0] && last() > 0;
+  }
+  std::pair<Index, Index> firstTaps() { return *s.reach(e, starts[0][0], 0); }
 
 private:
   enum class Form { Linear, Strip, Flat };

@@ -7,11 +7,11 @@ namespace tessera::vulkan {
 static int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /// 4 x 2 quads: 3 loads for 32 multiply-adds of four, about 80 registers.
-RowTile RowTile::choose(int64_t rows, int64_t columns) {
+RowTile RowTile::choose(int64_t rows, int64_t columns, int64_t most) {
   RowTile t;
   int64_t quads = ceilDiv(columns, 4);
-  t.quads = quads >= 2 ? 2 : 1;
-  t.rows = rows >= 4 ? (t.quads == 2 ? 4 : 8) : rows;
+  t.quads = quads >= 2 ? most : 1;
+  t.rows = rows >= 4 ? (t.quads == most ? 4 : 8) : rows;
   if (rows < 4)
     t.quads = 1; // too few rows for a tile: more invocations
   t.rows = std::min(t.rows, rows);

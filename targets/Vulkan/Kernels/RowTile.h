@@ -20,8 +20,9 @@ struct RowTile {
   int64_t columnQuads =
       1; ///< of the whole grid: what packed columns are padded to
 
-  /// A tile for a product of `rows` x `columns`.
-  static RowTile choose(int64_t rows, int64_t columns);
+  /// A tile for a product of `rows` x `columns`, of `most` quads if it has four
+  /// rows or more.
+  static RowTile choose(int64_t rows, int64_t columns, int64_t most = 2);
   /// Sets the grid; `depth` products along its third axis.
   void setGrid(Emitter &e, int64_t rows, int64_t depth) const;
   Index firstRow(Emitter &e) const { return e.mul(e.globalId(1), rows); }
