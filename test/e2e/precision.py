@@ -124,7 +124,7 @@ class Case:
         ran = [self.tools.run(bundle, f, len(w), "--emulate", "npu") for f, w in zip(self.feeds, self.want)]
         whole = worst(self.want, ran)
         half = worst_sum(min(dB, SAME), precision["float16_db"] if chosen["float16_nodes"] else 200)
-        if whole < half - 0.5:
+        if whole < half - 1:  # an NPU's RESCALE rounds otherwise than floats: a step in some elements, either way from sample to sample
             raise Fault(f"limit {limit}: the bundle makes {whole:.2f} dB")
         for got, expected in zip(ran, written):
             for g, w in zip(got, expected):
