@@ -23,6 +23,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import gpu_few_bits
+import gpu_forms
 from harness import CACHE, Tally, Tools
 
 FEATURES = "float16,int8,int16,int64,storage8,storage16"
@@ -190,6 +191,7 @@ class Cases:
         self.sampled()
         self.recurrent()
         self.refusals()
+        gpu_forms.add(self)
         return self.all
 
     def elementwise(self):
@@ -270,13 +272,15 @@ class Cases:
         zb = self.bytes(12, unsigned=True)
         self.one("matmul-int8-zeros", "MatMulInteger", {"a": a}, (9, 12), {"b": b, "za": np.array(7, np.uint8), "zb": zb}, dtype=i32, tolerances=dict(want=[(a.astype(np.int32) - 7) @ (b.astype(np.int32) - zb)]))
 
-        def conv(name, x, w, out, x_unsigned=False, w_unsigned=False, zero=5, **attributes):
+        def conv(name, x, w, out, x_unsigned=False, w_unsigned=False, zero=5, known=True, **attributes):
             x, w = self.bytes(*x, unsigned=x_unsigned), self.bytes(*w, unsigned=w_unsigned)
             zx, zw = np.array(zero, x.dtype), np.array(131 if w_unsigned else 0, w.dtype)
             constants = {"w": w, "zx": zx, **({"zw": zw} if w_unsigned else {})}
             floats = model_of([n("Conv", ["x", "w"], ["y"], **attributes)], {"x": x.astype(np.float32) - zero}, {"y": (F, out)}, {"w": w.astype(np.float32) - float(zw)})
             want = reference(floats, [x.astype(np.float32) - zero])[0].astype(np.int32)
-            self.add(f"conv-int8-{name}", [n("ConvInteger", ["x", *constants], ["y"], **attributes)], {"x": x}, {"y": (i32, out)}, constants, want=[want])
+            node = n("ConvInteger", ["x", *constants], ["y"], **attributes)
+            inputs = {"x": x} if known else {"x": x, "zx": constants.pop("zx")}
+            self.add(f"conv-int8-{name}", [node], inputs, {"y": (i32, out)}, constants, want=[want])
 
         conv("1x1", (1, 24, 9, 11), (16, 24, 1, 1), (1, 16, 9, 11))
         conv("3x3", (1, 16, 13, 12), (24, 16, 3, 3), (1, 24, 13, 12), pads=[1, 1, 1, 1])
@@ -288,6 +292,10 @@ class Cases:
         conv("depthwise", (1, 24, 13, 15), (24, 1, 3, 3), (1, 24, 13, 15), group=24, pads=[1, 1, 1, 1])
         conv("depthwise-stride", (2, 16, 14, 14), (16, 1, 5, 5), (2, 16, 7, 7), group=16, pads=[2, 2, 2, 2], strides=[2, 2], x_unsigned=True)
         conv("odd-channels", (1, 6, 7, 7), (10, 6, 3, 3), (1, 10, 5, 5))
+        conv("rows-beyond-both-ends", (1, 16, 3, 8), (8, 16, 5, 5), (1, 8, 3, 8), pads=[2, 2, 2, 2])
+        conv("rows-dilated", (1, 16, 9, 8), (8, 16, 3, 3), (1, 8, 9, 8), pads=[2, 1, 2, 1], dilations=[2, 1])
+        conv("run-zero", (1, 16, 6, 8), (24, 16, 3, 3), (1, 24, 6, 8), pads=[1, 1, 1, 1], x_unsigned=True, zero=200, known=False)
+        conv("run-zero-groups", (1, 16, 8, 9), (24, 8, 3, 3), (1, 24, 8, 9), pads=[1, 1, 1, 1], group=2, w_unsigned=True, known=False)
         for name, k, scale in (("few", 64, 0.05), ("many", 640, 0.2), ("fine", 256, 0.004)):
             self.quantised(name, 200, k, 48, scale)
 
