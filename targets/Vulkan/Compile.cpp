@@ -214,9 +214,12 @@ static FailureOr<Kernel> compileAnew(tsr::DispatchOp op, const Device &device,
   EmitFn emit = emitElementwise;
   if (Operation *root = op.getRootOp()) {
     emit = findBuilder(root->getName().getStringRef());
+    auto custom =
+        root->getAttrOfType<StringAttr>("op_type"); // of another domain
     if (!emit)
       reasons.no() << "no GPU kernel for operator "
-                   << root->getName().getStringRef();
+                   << (custom ? custom.getValue()
+                              : root->getName().getStringRef());
   }
   if (!ok || !emit || !reasons.empty())
     return failure();
