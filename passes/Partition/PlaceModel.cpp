@@ -107,39 +107,23 @@ static ModelProblem withDearCpu(const ModelProblem &model) {
   return most;
 }
 
-/// A group by itself pays for reading and writing all of its tensors, which within
-/// a segment stay on the chip; so what groups cost alone keeps too much on the CPU.
-/// Here the prices are those of whole segments, first of the most that the device
-/// can do, then of what is best under these prices, until the answer stands. It
-/// replaces `model` and `placement` if the compilers' own figures for its segments
-/// make it cheaper.
-static LogicalResult improve(func::FuncOp func, const TargetDescription &target, ModelProblem &model,
-                             const PlaceOptions &options, Placement &placement) {
+/// Decides by the prices in `refined`, then by those of the answer's segments,
+/// until the answer stands. It replaces `model` and `placement` if the compilers'
+/// own figures for its segments make it no dearer than `best`.
+static LogicalResult refine(func::FuncOp func, const TargetDescription &target, ModelProblem refined,
+                            const PlaceOptions &options, partition::Cost &best, ModelProblem &model,
+                            Placement &placement) {
   constexpr int rounds = 4;
-  ModelProblem priced = model;
-  auto more = priceSegments(target, model, *placement.result.solution, *options.vendors, priced);
-  if (failed(more))
-    return failure();
-  partition::Cost best = placement.result.solution->cost + *more;
-  ModelProblem refined = model;
-  if (options.pins.empty()) {
-    ModelProblem most = withDearCpu(model);
-    auto start = settle(func, target, most, options);
-    if (failed(start) || failed(priceSegments(target, most, *start->result.solution, *options.vendors, refined)))
-      return failure();
-  } else {
-    refined = priced;
-  }
   for (int round = 0; round < rounds; ++round) {
     auto next = settle(func, target, refined, options);
     if (failed(next))
       return failure();
     ModelProblem before = refined;
-    more = priceSegments(target, before, *next->result.solution, *options.vendors, refined);
+    auto more = priceSegments(target, before, *next->result.solution, *options.vendors, refined);
     if (failed(more))
       return failure();
     partition::Cost cost = next->result.solution->cost;
-    if (cost + *more < best) {
+    if (cost + *more <= best) {
       best = cost + *more;
       placement = std::move(*next);
       model = before;
@@ -148,6 +132,30 @@ static LogicalResult improve(func::FuncOp func, const TargetDescription &target,
       break;
   }
   return success();
+}
+
+/// A group by itself pays for reading and writing all of its tensors, which within
+/// a segment stay on the chip; so what groups cost alone keeps too much on the CPU.
+/// Here the prices are those of whole segments: of the first answer's, which is then
+/// told by them, and of the most that the device can do.
+static LogicalResult improve(func::FuncOp func, const TargetDescription &target, ModelProblem &model,
+                             const PlaceOptions &options, Placement &placement) {
+  const ModelProblem apart = model;
+  ModelProblem refined = apart;
+  auto more = priceSegments(target, apart, *placement.result.solution, *options.vendors, refined);
+  if (failed(more))
+    return failure();
+  partition::Cost best = placement.result.solution->cost + *more;
+  if (failed(refine(func, target, std::move(refined), options, best, model, placement)))
+    return failure();
+  if (!options.pins.empty())
+    return success();
+  ModelProblem most = withDearCpu(apart);
+  auto start = settle(func, target, most, options);
+  refined = apart;
+  if (failed(start) || failed(priceSegments(target, most, *start->result.solution, *options.vendors, refined)))
+    return failure();
+  return refine(func, target, std::move(refined), options, best, model, placement);
 }
 
 FailureOr<Placement> choosePlacement(func::FuncOp func, const TargetDescription &target, ModelProblem &model,
