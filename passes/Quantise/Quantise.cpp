@@ -398,8 +398,8 @@ private:
       if (options.progress)
         options.progress("refining ranges", k, noisy.size());
       const Unit &u = d.units[noisy[k].second];
-      for (RangeMethod m : {RangeMethod::MinMax, RangeMethod::Percentile,
-                            RangeMethod::Mse, RangeMethod::Between}) {
+      for (RangeMethod m :
+           {RangeMethod::MinMax, RangeMethod::Percentile, RangeMethod::Mse}) {
         auto before = methods;
         for (const Use &use : u.activations)
           methods.emplace(g.node(use.node).input(use.input), m);
@@ -414,7 +414,8 @@ private:
         }
         model.rescale(trial);
         double ofFew = model.robustWorst(few),
-               now = ofFew > bestOfFew ? model.robustWorst() : 0;
+               now = ofFew > bestOfFew ? model.robustWorst(SIZE_MAX, best + 0.1)
+                                       : -1000;
         if (now > best + 0.1) {
           best = now;
           bestOfFew = ofFew;
@@ -439,15 +440,14 @@ private:
     Decisions best = result.decisions;
     std::set<std::map<PointKey, Params>> tried;
     double worst = -1000, least = worst;
-    for (RangeMethod m :
-         {RangeMethod::MinMax, RangeMethod::Percentile, RangeMethod::Mse,
-          RangeMethod::Between, RangeMethod::Entropy}) {
+    for (RangeMethod m : {RangeMethod::MinMax, RangeMethod::Percentile,
+                          RangeMethod::Mse, RangeMethod::Between}) {
       Decisions d = result.decisions;
       decideScales(g, ranges, m, options.percentile, methods, d);
       if (!tried.insert(d.points).second)
         continue;
       model.rescale(d);
-      double w = model.robustWorst();
+      double w = model.robustWorst(SIZE_MAX, worst);
       // Another than min-max must earn it.
       if (m == RangeMethod::MinMax)
         least = w + 0.1;

@@ -330,18 +330,23 @@ std::vector<double> SwitchModel::measure(size_t most) {
   return out;
 }
 
-double SwitchModel::robustWorst(size_t most) {
-  double worst = 200;
+double SwitchModel::robustWorst(size_t most, double needed) {
   auto each = measureEach(most), all = each;
-  for (size_t s = 0; s < wild.size() && most >= samples.size(); ++s)
+  auto worst = [&] {
+    double least = 200;
+    for (size_t k = 0; k < each.size(); ++k)
+      // A wild sample that does well hides none of the others.
+      least =
+          std::min(least, (median(each[k]) + std::min(quantile(each[k], 0.1),
+                                                      quantile(all[k], 0.1))) /
+                              2);
+    return least;
+  };
+  if (double tame = worst(); most < samples.size() || tame <= needed)
+    return tame;
+  for (size_t s = 0; s < wild.size(); ++s)
     measureOn(wild[s], wildReferences[s], all);
-  for (size_t k = 0; k < each.size(); ++k)
-    // A wild sample that does well hides none of the others.
-    worst =
-        std::min(worst, (median(each[k]) + std::min(quantile(each[k], 0.1),
-                                                    quantile(all[k], 0.1))) /
-                            2);
-  return worst;
+  return worst();
 }
 
 } // namespace tessera::quantise

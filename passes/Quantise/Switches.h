@@ -72,7 +72,9 @@ public:
   void addWild(std::vector<Sample> samples, std::vector<PartValues> references);
   /// The worst part, by the mean of its median over the samples and its lower
   /// tail over wild ones as well.
-  double robustWorst(size_t most = SIZE_MAX);
+  /// Wild ones only lower it: they are not run where it is below `needed`
+  /// without them.
+  double robustWorst(size_t most = SIZE_MAX, double needed = -1000);
   const std::vector<int> &candidates() const { return order; }
 
 private:

@@ -348,7 +348,8 @@ void addQuantize(CLI::App &app, int &status) {
       ->capture_default_str();
   command
       ->add_option("--ranges", a->ranges,
-                   "How ranges are taken; auto tries all on the samples")
+                   "How ranges are taken; auto tries all but entropy on the "
+                   "samples")
       ->check(CLI::IsMember(
           {"auto", "minmax", "percentile", "entropy", "mse", "between"}))
       ->capture_default_str();
