@@ -115,7 +115,10 @@ std::optional<Producer> producerOf(Value v) {
   auto w = constantOf(op->getOperand(1));
   if (!w || !foldableWeight(op->getOperand(1)))
     return std::nullopt;
-  if (dequantisedConstant(op->getOperand(1)) && definedBy(op->getOperand(0), "DequantizeLinear"))
+  auto form = dequantisedForm(op->getOperand(1));
+  if (form && form->block > 0)
+    return std::nullopt; // a few bits each, which scaled numbers have no more
+  if (form && definedBy(op->getOperand(0), "DequantizeLinear"))
     return std::nullopt; // an integer product, rounded before what follows
   SmallVector<int64_t> shape(w->shape());
   Producer p{op, *w, 0, nullptr, 1, !matmul};

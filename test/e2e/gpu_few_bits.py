@@ -13,7 +13,7 @@ def packed(values, bits):
     return np.bitwise_or.reduce(groups << (np.arange(per, dtype=np.uint8) * bits), -1).astype(np.uint8)
 
 
-def n_bits(cases, name, rows, k, n, bits, block, zeros=None, bias=False, half=False, one=False, most=None):
+def n_bits(cases, name, rows, k, n, bits, block, zeros=None, bias=False, half=False, one=False, factor=None, most=None):
     """MatMulNBits; `zeros` is None, "packed" or "real"."""
     r, blocks, kind = cases.r, -(-k // block), np.float16 if half else np.float32
     x = r.standard_normal((*rows, k)).astype(kind)
@@ -34,7 +34,12 @@ def n_bits(cases, name, rows, k, n, bits, block, zeros=None, bias=False, half=Fa
         constants["bias"] = addend = r.standard_normal(n).astype(kind)
         names += [""] * (5 - len(names)) + ["bias"]
     element = TensorProto.FLOAT16 if half else TensorProto.FLOAT
-    graph = helper.make_graph([helper.make_node("MatMulNBits", names, ["y"], domain="com.microsoft", K=k, N=n, bits=bits, block_size=block)], "g",
+    nodes = [helper.make_node("MatMulNBits", names, ["y"], domain="com.microsoft", K=k, N=n, bits=bits, block_size=block)]
+    if factor:
+        constants["factor"] = np.array(factor, kind)
+        nodes[0].output[0] = "unscaled"
+        nodes.append(helper.make_node("Mul", ["unscaled", "factor"], ["y"]))
+    graph = helper.make_graph(nodes, "g",
                               [helper.make_tensor_value_info("x", element, x.shape)], [helper.make_tensor_value_info("y", element, [*rows, n])],
                               [numpy_helper.from_array(v, c) for c, v in constants.items()])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)], ir_version=10)
@@ -84,6 +89,7 @@ def add(cases):
         n_bits(cases, "real-zeros", (6,), 64, 24, bits, 32, zeros="real")
         for rows in ((1,), (7,)):
             n_bits(cases, f"half-{rows[0]}", rows, 160, 32, bits, 64, zeros="packed", bias=True, half=True, most=4 * 3 * 160 * 32 // 8 if bits == 4 else None)
+    n_bits(cases, "scaled", (2,), 64, 24, 4, 32, factor=0.125, most=64 * 32 // 2 + 2 * 32 * 4)
     n_bits(cases, "rows", (5,), 80, 24, 2, 32, zeros="packed")
     n_bits(cases, "decoder", (1,), 1024, 512, 4, 32, most=1024 * 512 * 5 // 8)
     t = TensorProto

@@ -107,3 +107,18 @@ func.func @training(%x: tensor<1x2x2xf32>, %s: tensor<2xf32>) -> tensor<1x2x2xf3
   %y, %a, %b = onnx.BatchNormalization(%x, %s, %s, %s, %s) {training_mode = 1 : i64} : (tensor<1x2x2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> (tensor<1x2x2xf32>, tensor<2xf32>, tensor<2xf32>)
   return %y : tensor<1x2x2xf32>
 }
+
+// -----
+
+// Weights in blocks of few bits stay what they are: a device may keep them packed.
+// CHECK-LABEL: func.func @blocked_weights(
+// CHECK: %[[W:.*]] = onnx.Weight() {tessera.dequantised
+// CHECK: %[[M:.*]] = onnx.MatMul(%{{.*}}, %[[W]])
+// CHECK: onnx.Mul(%[[M]]
+func.func @blocked_weights(%x: tensor<1x32xf32>) -> tensor<1x4xf32> {
+  %w = onnx.Weight() {tessera.dequantised = {axis = 0 : i64, block = 16 : i64, integers = dense<3> : tensor<32x4xui4>, scale = dense<0.5> : tensor<2x4xf32>}, value = dense<1.5> : tensor<32x4xf32>} : () -> tensor<32x4xf32>
+  %s = onnx.Weight() {value = dense<0.25> : tensor<f32>} : () -> tensor<f32>
+  %0 = onnx.MatMul(%x, %w) : (tensor<1x32xf32>, tensor<32x4xf32>) -> tensor<1x4xf32>
+  %1 = onnx.Mul(%0, %s) : (tensor<1x4xf32>, tensor<f32>) -> tensor<1x4xf32>
+  return %1 : tensor<1x4xf32>
+}
