@@ -1,5 +1,6 @@
 #include "targets/Vulkan/KernelCache.h"
 #include "dialects/Onnx/IR/OnnxUtils.h"
+#include "passes/Canonicalise/Dequantised.h"
 #include "llvm/Support/xxhash.h"
 
 #include <map>
@@ -32,11 +33,14 @@ Fingerprint fingerprintOf(tsr::DispatchOp op, const Device &device) {
   std::string text;
   llvm::raw_string_ostream os(text);
   op->print(os, OpPrintingFlags().useLocalScope().printGenericOpForm());
-  for (Value v : op.getInputs())
+  for (Value v : op.getInputs()) {
     if (ElementsAttr constant = onnx::getConstant(v))
       describe(os, constant);
     else
       os << "\n-";
+    if (auto form = onnx::dequantisedForm(v)) // may be read instead
+      os << " " << form->element << " " << form->block;
+  }
   op.getBody().walk([&](Operation *inner) {
     if (ElementsAttr constant = inner->getNumResults() == 1
                                     ? onnx::getConstant(inner->getResult(0))
