@@ -152,6 +152,14 @@ static bool becomesIntegers(Value v, Precision precision, unsigned depth = islan
   });
 }
 
+/// Whether `v` is what an operator sums products of such integers in, which leaves
+/// a device as it is.
+static bool isIntegerSum(Value v) {
+  Operation *def = v.getDefiningOp();
+  StringRef name = def ? def->getName().getStringRef() : "";
+  return name == "onnx.MatMulInteger" || name == "onnx.ConvInteger";
+}
+
 static void checkType(Value v, StringRef name, bool isResult, const OpRule &rule, Precision precision,
                       SmallVectorImpl<std::string> &reasons) {
   mlir::Type element = elementOf(v);
@@ -169,7 +177,7 @@ static void checkType(Value v, StringRef name, bool isResult, const OpRule &rule
     reasons.push_back(("element type " + type + " of '" + name + "' is not float32").str());
   if (precision == Precision::F16 && !element.isF32() && !element.isF16())
     reasons.push_back(("element type " + type + " of '" + name + "' is none of float32, float16").str());
-  if (!isQuantised(precision) || isStored(element, precision))
+  if (!isQuantised(precision) || isStored(element, precision) || (isResult && isIntegerSum(v)))
     return;
   bool known =
       isa<FloatType>(element) && (isResult ? becomesIntegers(v, precision) : comesFromIntegers(v, precision));

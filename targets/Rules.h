@@ -41,7 +41,7 @@ const OpRule *findRule(const Unit &unit, mlir::Operation *op, Precision precisio
 ///
 /// At f16 a float32 tensor counts as one that is stored in half the bits. At
 /// int8 every tensor must be of 8 bits, or float between a DequantizeLinear and
-/// a QuantizeLinear.
+/// a QuantizeLinear; but MatMulInteger and ConvInteger have their int32 sums.
 llvm::SmallVector<std::string> failingRules(const TargetDescription &target, unsigned unit, mlir::Operation *op,
                                             Precision precision);
 

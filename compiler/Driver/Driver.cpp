@@ -15,7 +15,9 @@
 #include "mlir/Pass/PassManager.h"
 #include "passes/Canonicalise/Passes.h"
 #include "passes/Codegen/Lowering.h"
+#include "passes/FuseQuantised/FuseQuantised.h"
 #include "passes/Partition/WrapSegment.h"
+#include "targets/Placement.h"
 #include "targets/Target.h"
 #include "targets/Tosa/Segment.h"
 
@@ -115,6 +117,33 @@ static bool wantsSigns(ArrayRef<TargetDescription> targets) {
   });
 }
 
+/// Whether a unit beside the CPU has nothing but integers on all targets that have one.
+static bool hasOnlyIntegers(ArrayRef<TargetDescription> targets) {
+  bool found = false;
+  for (const TargetDescription &t : targets)
+    for (const Unit &u : llvm::drop_begin(t.units)) {
+      if (!llvm::all_of(u.precisions, isQuantised))
+        return false;
+      found = true;
+    }
+  return found;
+}
+
+/// Products that no unit of the targets takes with a float result leave it the sums.
+static void exposeSums(const CompileOptions &options, ModuleOp module, ArrayRef<TargetDescription> targets) {
+  auto func = module.lookupSymbol<func::FuncOp>("main");
+  if (!func || !hasOnlyIntegers(targets))
+    return;
+  PlacementJudge judge(options.strict);
+  exposeIntegerSums(func, [&](Operation *op) {
+    for (const TargetDescription &t : targets)
+      for (unsigned u = 1; u < t.units.size(); ++u)
+        if (llvm::any_of(t.units[u].precisions, [&](Precision p) { return judge.faults(t, u, op, p).empty(); }))
+          return true;
+    return false;
+  });
+}
+
 LogicalResult canonicalise(const CompileOptions &options, ModuleOp module, ArrayRef<TargetDescription> targets) {
   report(options, Phase::Canonicalise);
   PassManager pm(module.getContext());
@@ -124,6 +153,7 @@ LogicalResult canonicalise(const CompileOptions &options, ModuleOp module, Array
   onnx::buildCanonicalisePipeline(pm.nest<func::FuncOp>(), canonicalise);
   if (failed(pm.run(module)))
     return failure();
+  exposeSums(options, module, targets);
   dump(options, Phase::Canonicalise, module);
   return success();
 }

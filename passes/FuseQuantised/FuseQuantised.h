@@ -15,7 +15,14 @@ void fuseQuantised(mlir::func::FuncOp func);
 /// what the CPU has in double stays in float32.
 void fuseQuantised(tsr::SegmentOp segment);
 
-/// Registers `tsr-fuse-quantised` for tessera-opt.
+/// Products with constant weights that no `served` unit computes as they are,
+/// as the sums of integers that the CPU makes of them, so that a unit which has
+/// nothing but integers may compute these: the floats are made behind it.
+void exposeIntegerSums(mlir::func::FuncOp func,
+                       llvm::function_ref<bool(mlir::Operation *)> served);
+
+/// Registers `tsr-fuse-quantised` and `tsr-expose-integer-sums` for
+/// tessera-opt.
 void registerFuseQuantisedPasses();
 
 } // namespace tessera

@@ -53,8 +53,9 @@ public:
       : op(op), kind(kind), b(r, op->getLoc()),
         type(onnx::rankedType(op->getResult(0))) {}
 
-  /// float32, or null.
-  Value build();
+  /// float32, or null. `bytes`: null unless it is computed by ConvInteger or
+  /// MatMulInteger.
+  Value build(bool bytes = false);
 
 private:
   bool scalesFactor() const;
@@ -227,7 +228,7 @@ Value Product::withBias(Value y) {
   return b.op("Add", {y, real}, y.getType());
 }
 
-Value Product::build() {
+Value Product::build(bool bytes) {
   auto left = readQuantised(b, onnx::operand(op, 0)),
        right = readQuantised(b, onnx::operand(op, 1));
   if (!left || !right || !type || !type.getElementType().isF32() ||
@@ -252,15 +253,15 @@ Value Product::build() {
     bool small = most && *most <= std::ldexp(1.0, 24);
     Value sums;
     if (kind != Kind::ConvTranspose && most && *most < std::ldexp(1.0, 31) &&
-        (pairs || !small))
+        (bytes || pairs || !small))
       sums = integerSums();
-    if (!sums && small)
+    if (!sums && small && !bytes)
       sums = floats(f32);
-    if (!sums)
+    if (!sums && !bytes)
       sums = floats(f64);
     if (sums)
       y = scaled(sums);
-  } else {
+  } else if (!bytes) {
     Value a = real(x, "transA"), c = real(w, "transB");
     if (!a || !c)
       return {};
@@ -274,18 +275,26 @@ Value Product::build() {
 
 } // namespace
 
-bool fuseProduct(Operation *op, IRRewriter &r) {
+static bool replaceProduct(Operation *op, IRRewriter &r, bool bytes) {
   auto kind = kindOf(op);
   if (!kind)
     return false;
   Operation *before = op->getPrevNode();
-  Value y = Product(op, *kind, r).build();
+  Value y = Product(op, *kind, r).build(bytes);
   Block *block = op->getBlock();
   if (y)
     r.replaceOp(op, y);
   Operation *first = before ? before->getNextNode() : &block->front();
   dropUnused(first, y ? y.getDefiningOp() : op);
   return static_cast<bool>(y);
+}
+
+bool fuseProduct(Operation *op, IRRewriter &r) {
+  return replaceProduct(op, r, /*bytes=*/false);
+}
+
+bool exposeSums(Operation *op, IRRewriter &r) {
+  return replaceProduct(op, r, /*bytes=*/true);
 }
 
 } // namespace tessera

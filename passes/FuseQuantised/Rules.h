@@ -54,6 +54,12 @@ bool clampIntegers(mlir::Operation *op, mlir::IRRewriter &r);
 bool dropRequantise(mlir::Operation *op, mlir::IRRewriter &r);
 /// Matrix products and convolutions of quantised operands.
 bool fuseProduct(mlir::Operation *op, mlir::IRRewriter &r);
+/// The same of 8-bit operands, where ConvInteger or MatMulInteger sums them.
+bool exposeSums(mlir::Operation *op, mlir::IRRewriter &r);
+/// Integer products with constant weights on signed bytes, without a zero point
+/// from the run; and back.
+bool takeOutZeroPoint(mlir::Operation *op, mlir::IRRewriter &r);
+bool putZeroPointBack(mlir::Operation *op, mlir::IRRewriter &r);
 /// QuantizeLinear of functions of one 8-bit tensor: a table.
 bool tabulate(mlir::Operation *op, mlir::IRRewriter &r);
 /// GlobalAveragePool of a quantised operand.

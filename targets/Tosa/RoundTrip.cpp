@@ -24,11 +24,16 @@ std::optional<Precision> parsePrecision(StringRef word) {
   return std::nullopt;
 }
 
+/// Whether a quantised run may end with `op`.
+bool givesIntegers(Operation *op) {
+  StringRef name = op->getName().getStringRef();
+  return name == "onnx.QuantizeLinear" || name == "onnx.MatMulInteger" || name == "onnx.ConvInteger";
+}
+
 /// The longest part of `ops` that starts at `from` and lowers; empty if none.
 Run longestAt(ArrayRef<Operation *> ops, size_t from, Precision precision) {
   for (size_t end = ops.size(); end > from; --end) {
-    bool closed = ops[end - 1]->getName().getStringRef() == "onnx.QuantizeLinear";
-    if (isQuantised(precision) && !closed)
+    if (isQuantised(precision) && !givesIntegers(ops[end - 1]))
       continue;
     Reasons reasons;
     ArrayRef<Operation *> part = ops.slice(from, end - from);

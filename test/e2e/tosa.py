@@ -117,6 +117,24 @@ UNSIGNED = " su = Constant<value = float {0.05}>() zu = Constant<value = uint8 {
 graph("int8_unsigned", "g (float[1,5,9,8] f) => (int8 y) {" + UNSIGNED + WEIGHT.format(0, "8,5,3,3") + QUANT + " c = Conv<pads=[1,1,1,1]>(x, w0, $[8]) r = Relu(c) k = QuantizeLinear(r, sb) d = DequantizeLinear(k, sb)"
       " e = Add(d, d) y = QuantizeLinear(e, sb, zb) }", "int8")
 
+# Sums that nobody quantises leave as they are: zero points on both sides, weights without a step of their own.
+SUMS = QUANT + " q = QuantizeLinear(f, sa, za) t = Constant<value = float {30.0}>() u = Mul($[SHAPE], t) k = Cast<to=3>(u) zw = Constant<value = int8 {ZERO}>()"
+
+
+def sums(name, shape, weight, zero, body, **more):
+    graph(f"int8_sums_{name}", f"g (float[{shape}] f) => (int32 y) {{" + SUMS.replace("SHAPE", weight).replace("ZERO", str(zero)) + body + " }", "int8", **more)
+
+
+sums("conv", "2,5,9,8", "8,5,3,3", 0, " y = ConvInteger<pads=[1,0,1,2], strides=[2,1]>(q, k, za)")
+sums("conv_zeros", "1,5,9,8", "8,5,3,3", -100, " y = ConvInteger<pads=[1,1,1,1]>(q, k, za, zw)")
+sums("depthwise", "1,6,9,8", "6,1,3,3", 77, " y = ConvInteger<pads=[1,1,1,1], group=6>(q, k, za, zw)")
+sums("groups", "1,6,9,8", "8,3,3,3", -128, " y = ConvInteger<group=2>(q, k, za, zw)")
+sums("conv_line", "2,5,30", "4,5,3", 5, " y = ConvInteger<pads=[1,1]>(q, k, , zw)")
+sums("matmul", "3,7,24", "24,10", 0, " y = MatMulInteger(q, k, za)")
+sums("matmul_zeros", "7,24", "24,10", 127, " y = MatMulInteger(q, k, za, zw)")
+sums("matmul_batch", "3,7,24", "3,24,10", 127, " y = MatMulInteger(q, k, za, zw)")
+sums("matmul_moved", "3,7,24", "7,10", -3, " p = Transpose<perm=[0,2,1]>(q) y = MatMulInteger(p, k, za, zw)")
+
 # Behind a move: one quantiser, or one for each part; scales a channel of what is cut along the channels and across them.
 MOVED = WEIGHT.format(0, "12,24") + " m = MatMul(x0, w0) n = Add(m, $[24])"
 quantised("moved_sums", ["1,7,12"], "int8 y, int8 v", MOVED + " sh = Constant<value = int64[4] {1, 7, 4, 6}>() r = Reshape(n, sh) t = Transpose<perm=[0,2,1,3]>(r) y = QuantizeLinear(t, sb, zb)"

@@ -53,7 +53,7 @@ Value depthwiseWeight(Lowerer &l, WeightIn weight, ArrayRef<int64_t> s, int64_t 
 } // namespace
 
 FailureOr<Value> buildConvolution(Operation *op, Lowerer &l, Value x, int64_t zeroX, WeightIn weight, Value bias,
-                                  Type result) {
+                                  Type result, int64_t zeroWeight) {
   ArrayRef<int64_t> ws = Lowerer::shapeOf(op->getOperand(1)), out = Lowerer::shapeOf(op->getResult(0));
   int64_t rank = ws.size(), group = onnx::getInt(op, "group", 1), inChannels = Lowerer::shapeOf(x).back();
   Type element = Lowerer::typeOf(x).getElementType();
@@ -63,7 +63,7 @@ FailureOr<Value> buildConvolution(Operation *op, Lowerer &l, Value x, int64_t ze
   x = asImage(l, cutToWindow(l, x, *w));
   auto attrs = attributes(l, *w, element);
   Value zx = l.zeroPoint(element, zeroX);
-  Value zw = l.zeroPoint(isa<FloatType>(element) ? element : Type(l.b.getI8Type()));
+  Value zw = l.zeroPoint(isa<FloatType>(element) ? element : Type(l.b.getI8Type()), zeroWeight);
   ArrayRef<int64_t> space = out.drop_front(2);
   Value y;
   if (group == inChannels && group > 1 && ws[1] == 1) {

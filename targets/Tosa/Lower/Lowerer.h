@@ -176,10 +176,10 @@ mlir::Value asImage(Lowerer &l, mlir::Value x);
 mlir::Value fromImage(Lowerer &l, mlir::Value x, int64_t rank);
 /// A weight as a tosa value with its axes in some order.
 using WeightIn = llvm::function_ref<mlir::Value(llvm::ArrayRef<int64_t> perm)>;
-/// The convolution itself on prepared values, without the zero point of weights.
-/// `x` is channels last. Result channels last.
+/// The convolution itself on prepared values. `x` is channels last. Result channels last.
 mlir::FailureOr<mlir::Value> buildConvolution(mlir::Operation *op, Lowerer &l, mlir::Value x, int64_t zeroX,
-                                              WeightIn weight, mlir::Value bias, mlir::Type result);
+                                              WeightIn weight, mlir::Value bias, mlir::Type result,
+                                              int64_t zeroWeight = 0);
 /// MatMul of the first operand, perhaps a vector, with `y` in the result's shape.
 mlir::Value buildProduct(mlir::Operation *op, Lowerer &l, mlir::Value y, int64_t zeroX, int64_t zeroY);
 /// Clip's bounds, in order: where they cross, ONNX gives the upper one everywhere.

@@ -67,12 +67,13 @@ Value withBias(Value y, Value bias, Raiser &r, ArrayRef<int64_t> perm) {
 /// ConvInteger; of 16-bit integers one of the upper 8 bits and one of the lower,
 /// which together are the 48-bit sum. Null if there is no such form.
 Value integerConvolution(Raiser &r, Value x, Value w, int64_t zero, Type sum, ArrayRef<int64_t> dims,
-                         ArrayRef<NamedAttribute> attrs) {
+                         ArrayRef<NamedAttribute> attrs, int64_t zeroWeight = 0) {
   Builder &types = r.b.attrs();
   Type element = Raiser::typeOf(x).getElementType(), i8 = types.getI8Type(), i32 = types.getI32Type();
   if (element == i8 && sum.isInteger(32))
-    return r.b.op("ConvInteger", {x, w, r.integer(i8, zero)}, RankedTensorType::get(dims, i32), attrs);
-  if (!element.isInteger(16) || !sum.isInteger(48) || zero != 0)
+    return r.b.op("ConvInteger", {x, w, r.integer(i8, zero), zeroWeight ? r.integer(i8, zeroWeight) : Value()},
+                  RankedTensorType::get(dims, i32), attrs);
+  if (!element.isInteger(16) || !sum.isInteger(48) || zero != 0 || zeroWeight != 0)
     return {};
   auto [upper, lower] = halves(r, x);
   auto half = [&](Value v) {
@@ -100,9 +101,10 @@ LogicalResult raiseConvolution(Operation *op, Raiser &r) {
     return success();
   }
   auto zeroX = r.scalarOf(op->getOperand(3)), zeroW = r.scalarOf(op->getOperand(4));
-  if (!zeroX || !zeroW || *zeroW != 0 || rank != 4)
+  if (!zeroX || !zeroW || rank != 4)
     return failure();
-  Value y = integerConvolution(r, x, w, (int64_t)*zeroX, Raiser::typeOf(result).getElementType(), type.getShape(), attrs);
+  Value y = integerConvolution(r, x, w, (int64_t)*zeroX, Raiser::typeOf(result).getElementType(), type.getShape(), attrs,
+                               (int64_t)*zeroW);
   if (!y)
     return failure();
   r.set(result, withBias(y, bias, r, perm), perm);
