@@ -134,8 +134,8 @@ static void exposeSums(const CompileOptions &options, ModuleOp module, ArrayRef<
   auto func = module.lookupSymbol<func::FuncOp>("main");
   if (!func || !hasOnlyIntegers(targets))
     return;
-  PlacementJudge judge(options.strict);
   exposeIntegerSums(func, [&](Operation *op) {
+    PlacementJudge judge(options.strict); // it remembers operators, of which not all stay
     for (const TargetDescription &t : targets)
       for (unsigned u = 1; u < t.units.size(); ++u)
         if (llvm::any_of(t.units[u].precisions, [&](Precision p) { return judge.faults(t, u, op, p).empty(); }))

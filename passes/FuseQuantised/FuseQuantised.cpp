@@ -102,7 +102,9 @@ public:
     return "products of bytes as sums in int32, for units without floats";
   }
   void runOnOperation() override {
-    exposeIntegerSums(getOperation(), [](Operation *) { return false; });
+    exposeIntegerSums(getOperation(), [](Operation *op) {
+      return onnx::elementType(op->getResult(0)).isInteger(32);
+    });
   }
 };
 
@@ -131,13 +133,21 @@ static SmallVector<Operation *> movementBefore(Operation *product) {
 
 void exposeIntegerSums(func::FuncOp func,
                        llvm::function_ref<bool(Operation *)> served) {
-  SmallVector<Operation *> products; // whoever judges wants all of them to stay
+  SmallVector<Operation *> products;
   for (Operation &op : func.getBody().front())
     if ((onnx::isOp(&op, "Conv") || onnx::isOp(&op, "MatMul") ||
          onnx::isOp(&op, "Gemm")) &&
         onnx::dequantisedConstant(onnx::operand(&op, 1)) && !served(&op))
       products.push_back(&op);
   IRRewriter r(func.getContext());
+  auto wanted = [&](Operation *sums) { // what nothing reads is no result
+    onnx::OnnxBuilder b(r, sums->getLoc());
+    Operation *reader = b.create("Identity", {sums->getResult(0)},
+                                 sums->getResult(0).getType());
+    bool isServed = served(sums);
+    reader->erase();
+    return isServed;
+  };
   for (Operation *op : products) {
     for (Operation *moved : movementBefore(op)) {
       r.setInsertionPoint(moved);
@@ -145,9 +155,15 @@ void exposeIntegerSums(func::FuncOp func,
         break;
     }
     r.setInsertionPoint(op);
-    exposeSums(op, r);
+    exposeSums(op, r, wanted);
   }
-  bool changed = applyRule(func.getBody(), takeOutZeroPoint);
+  SmallVector<Operation *> sums;
+  forEachOp(func.getBody(), [&](Operation *op) { sums.push_back(op); });
+  bool changed = false;
+  for (Operation *op : sums) {
+    r.setInsertionPoint(op);
+    changed |= takeOutZeroPoint(op, r, wanted);
+  }
   if (products.empty() && !changed)
     return;
   eraseUnused(func.getBody());

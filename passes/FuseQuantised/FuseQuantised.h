@@ -15,9 +15,10 @@ void fuseQuantised(mlir::func::FuncOp func);
 /// what the CPU has in double stays in float32.
 void fuseQuantised(tsr::SegmentOp segment);
 
-/// Products with constant weights that no `served` unit computes as they are,
-/// as the sums of integers that the CPU makes of them, so that a unit which has
-/// nothing but integers may compute these: the floats are made behind it.
+/// Products with constant weights that are not `served` as they are, but as
+/// sums of integers, as these sums, which the CPU would make of them: so a unit
+/// that has nothing but integers computes them, and the floats are made behind
+/// it. `served` is asked about operators that may not stay.
 void exposeIntegerSums(mlir::func::FuncOp func,
                        llvm::function_ref<bool(mlir::Operation *)> served);
 

@@ -53,9 +53,9 @@ public:
       : op(op), kind(kind), b(r, op->getLoc()),
         type(onnx::rankedType(op->getResult(0))) {}
 
-  /// float32, or null. `bytes`: null unless it is computed by ConvInteger or
-  /// MatMulInteger.
-  Value build(bool bytes = false);
+  /// float32, or null. `wanted`: null unless it is computed by a ConvInteger or
+  /// MatMulInteger that is.
+  Value build(SumsWanted wanted = {});
 
 private:
   bool scalesFactor() const;
@@ -90,7 +90,12 @@ private:
 Quantised Product::transposed(Quantised q) {
   if (q.block)
     return q;
-  q.integers = b.transpose(q.integers, {1, 0});
+  if (auto t = onnx::constantOf(q.integers)) {
+    int64_t rows = t->shape()[0], columns = t->shape()[1];
+    q.integers = b.weight(t->strided({columns, rows}, 0, {1, columns}));
+  } else {
+    q.integers = b.transpose(q.integers, {1, 0});
+  }
   if (q.axis >= 0)
     q.axis = 1 - q.axis;
   return q;
@@ -228,7 +233,7 @@ Value Product::withBias(Value y) {
   return b.op("Add", {y, real}, y.getType());
 }
 
-Value Product::build(bool bytes) {
+Value Product::build(SumsWanted wanted) {
   auto left = readQuantised(b, onnx::operand(op, 0)),
        right = readQuantised(b, onnx::operand(op, 1));
   if (!left || !right || !type || !type.getElementType().isF32() ||
@@ -253,15 +258,17 @@ Value Product::build(bool bytes) {
     bool small = most && *most <= std::ldexp(1.0, 24);
     Value sums;
     if (kind != Kind::ConvTranspose && most && *most < std::ldexp(1.0, 31) &&
-        (bytes || pairs || !small))
+        (wanted || pairs || !small))
       sums = integerSums();
-    if (!sums && small && !bytes)
+    if (sums && wanted && !wanted(sums.getDefiningOp()))
+      return {};
+    if (!sums && small && !wanted)
       sums = floats(f32);
-    if (!sums && !bytes)
+    if (!sums && !wanted)
       sums = floats(f64);
     if (sums)
       y = scaled(sums);
-  } else if (!bytes) {
+  } else if (!wanted) {
     Value a = real(x, "transA"), c = real(w, "transB");
     if (!a || !c)
       return {};
@@ -275,12 +282,12 @@ Value Product::build(bool bytes) {
 
 } // namespace
 
-static bool replaceProduct(Operation *op, IRRewriter &r, bool bytes) {
+static bool replaceProduct(Operation *op, IRRewriter &r, SumsWanted wanted) {
   auto kind = kindOf(op);
   if (!kind)
     return false;
   Operation *before = op->getPrevNode();
-  Value y = Product(op, *kind, r).build(bytes);
+  Value y = Product(op, *kind, r).build(wanted);
   Block *block = op->getBlock();
   if (y)
     r.replaceOp(op, y);
@@ -290,11 +297,11 @@ static bool replaceProduct(Operation *op, IRRewriter &r, bool bytes) {
 }
 
 bool fuseProduct(Operation *op, IRRewriter &r) {
-  return replaceProduct(op, r, /*bytes=*/false);
+  return replaceProduct(op, r, {});
 }
 
-bool exposeSums(Operation *op, IRRewriter &r) {
-  return replaceProduct(op, r, /*bytes=*/true);
+bool exposeSums(Operation *op, IRRewriter &r, SumsWanted wanted) {
+  return replaceProduct(op, r, wanted);
 }
 
 } // namespace tessera

@@ -54,11 +54,15 @@ bool clampIntegers(mlir::Operation *op, mlir::IRRewriter &r);
 bool dropRequantise(mlir::Operation *op, mlir::IRRewriter &r);
 /// Matrix products and convolutions of quantised operands.
 bool fuseProduct(mlir::Operation *op, mlir::IRRewriter &r);
-/// The same of 8-bit operands, where ConvInteger or MatMulInteger sums them.
-bool exposeSums(mlir::Operation *op, mlir::IRRewriter &r);
+/// Whether a ConvInteger or MatMulInteger is worth being made, beside its
+/// operands.
+using SumsWanted = llvm::function_ref<bool(mlir::Operation *)>;
+/// Products of 8-bit operands, where one that is wanted sums them.
+bool exposeSums(mlir::Operation *op, mlir::IRRewriter &r, SumsWanted wanted);
 /// Integer products with constant weights on signed bytes, without a zero point
-/// from the run; and back.
-bool takeOutZeroPoint(mlir::Operation *op, mlir::IRRewriter &r);
+/// from the run, where that is wanted; and back.
+bool takeOutZeroPoint(mlir::Operation *op, mlir::IRRewriter &r,
+                      SumsWanted wanted);
 bool putZeroPointBack(mlir::Operation *op, mlir::IRRewriter &r);
 /// QuantizeLinear of functions of one 8-bit tensor: a table.
 bool tabulate(mlir::Operation *op, mlir::IRRewriter &r);

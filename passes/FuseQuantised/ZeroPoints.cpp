@@ -63,8 +63,9 @@ SmallVector<int64_t> padsOf(Operation *op) { return onnx::getInts(op, "pads"); }
 
 class Splitter {
 public:
-  Splitter(Operation *op, IRRewriter &r)
-      : op(op), isConv(onnx::isOp(op, "ConvInteger")), b(r, op->getLoc()) {}
+  Splitter(Operation *op, IRRewriter &r, SumsWanted wanted)
+      : op(op), isConv(onnx::isOp(op, "ConvInteger")), b(r, op->getLoc()),
+        wanted(wanted) {}
   /// The sums; null where nothing is to be done, or it cannot be.
   Value build();
 
@@ -72,11 +73,13 @@ private:
   bool isCandidate() const;
   Value padded(Value bytes, Value zero);
   Value columnSums(const HostTensor &w, int64_t zero);
+  /// Null unless it is wanted.
   Value product(Value bytes, Value zero, Value w, int64_t zeroW, bool pads);
 
   Operation *op;
   bool isConv;
   OnnxBuilder b;
+  SumsWanted wanted;
 };
 
 bool Splitter::isCandidate() const {
@@ -133,8 +136,9 @@ Value Splitter::product(Value bytes, Value zero, Value w, int64_t zeroW,
   attributes.push_back(b.attrs().getNamedAttr(
       takenOut, b.attrs().getDenseI64ArrayAttr(padsOf(op))));
   Value u = zeroW ? b.scalar(b.attrs().getI8Type(), zeroW) : Value();
-  return b.op(op->getName().stripDialect(), {bytes, w, zero, u},
-              op->getResult(0).getType(), attributes);
+  Value y = b.op(op->getName().stripDialect(), {bytes, w, zero, u},
+                 op->getResult(0).getType(), attributes);
+  return wanted(y.getDefiningOp()) ? y : Value();
 }
 
 Value Splitter::build() {
@@ -163,6 +167,8 @@ Value Splitter::build() {
   if (llvm::any_of(padsOf(op), [](int64_t p) { return p != 0; }))
     bytes = padded(bytes, isUnsignedByte(zero) ? b.cast(z, i8) : zero);
   Value y = product(bytes, {}, b.weight(w), zeroW, /*pads=*/false);
+  if (!y)
+    return {};
   Value less = b.mul(columnSums(w, zeroW), z);
   return b.op("Sub", {y, less}, y.getType(),
               {b.attrs().getNamedAttr(takenOut, b.attrs().getUnitAttr())});
@@ -170,12 +176,16 @@ Value Splitter::build() {
 
 } // namespace
 
-bool takeOutZeroPoint(Operation *op, IRRewriter &r) {
+bool takeOutZeroPoint(Operation *op, IRRewriter &r, SumsWanted wanted) {
   if (!onnx::isOp(op, "MatMulInteger") && !onnx::isOp(op, "ConvInteger"))
     return false;
-  Value y = Splitter(op, r).build();
+  Operation *before = op->getPrevNode();
+  Block *block = op->getBlock();
+  Value y = Splitter(op, r, wanted).build();
   if (y)
     r.replaceOp(op, y);
+  else
+    dropUnused(before ? before->getNextNode() : &block->front(), op);
   return static_cast<bool>(y);
 }
 
