@@ -116,6 +116,7 @@ if [[ -x $build/bin/tessera ]]; then
     suite versions "$python" test/e2e/versions.py
     suite hostile "$python" test/e2e/hostile.py
     suite vendor "$python" test/e2e/vendor.py
+    suite integer-sums "$python" test/e2e/integer_sums.py
     suite fuzz "$python" test/fuzz/fuzz.py --runs 60000 --seconds 240
     suite cases "$python" test/e2e/cases.py
     suite verdicts "$python" -W ignore test/e2e/verdicts.py --targets 5 --budget $(($(left) / 6))
