@@ -69,6 +69,16 @@ private:
 
 } // namespace
 
+int64_t copiesPerElement(Value v, const TargetDescription &target) {
+  Operation *def = v.getDefiningOp();
+  StringRef name = def ? def->getName().stripDialect() : "";
+  if (name != "MatMulInteger" && name != "ConvInteger")
+    return 1;
+  bool bytes = llvm::all_of(llvm::drop_begin(target.units),
+                            [](const Unit &u) { return llvm::all_of(u.precisions, isQuantised); });
+  return bytes ? 4 : 1;
+}
+
 /// Values that the operators read and do not compute, constants left out, in
 /// order of first reading; bodies' captures included.
 static SmallVector<Value> readsOf(ArrayRef<Operation *> ops) {
@@ -196,7 +206,7 @@ int Builder::tensorOf(Value v) {
   auto [it, fresh] = tensors.insert({v, int(tensors.size())});
   if (fresh) {
     bool ranked = isa<RankedTensorType>(v.getType());
-    model.problem.elements.push_back(ranked ? sizes->elements(v) : 0);
+    model.problem.elements.push_back(ranked ? sizes->elements(v) * copiesPerElement(v, target) : 0);
     model.tensors.push_back(v);
   }
   return it->second;

@@ -61,6 +61,10 @@ struct BuildProblemOptions {
 mlir::FailureOr<ModelProblem> buildProblem(mlir::func::FuncOp func, const TargetDescription &target,
                                            const BuildProblemOptions &options);
 
+/// How many elements of a device's own type one of `v` counts for where it is
+/// copied: an int32 sum that leaves a unit of bytes is four.
+int64_t copiesPerElement(mlir::Value v, const TargetDescription &target);
+
 /// Applies a pin, "NODE=UNIT": the node's group is placed on the unit; or "*=UNIT":
 /// so is every group that may still be.
 llvm::Error pinNode(const ModelProblem &model, const TargetDescription &target, llvm::StringRef pin,

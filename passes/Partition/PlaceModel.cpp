@@ -76,7 +76,7 @@ FailureOr<Placement> decidePlacement(func::FuncOp func, const TargetDescription 
       p.nodes.back().push_back(onnx::getNodeName(op).str());
   }
   for (size_t t = 0; t < model.tensors.size(); ++t)
-    p.tensorBytes.push_back(bytesOf(model.tensors[t], model.problem.elements[t]));
+    p.tensorBytes.push_back(bytesOf(model.tensors[t], model.problem.elements[t] / copiesPerElement(model.tensors[t], target)));
   return p;
 }
 
