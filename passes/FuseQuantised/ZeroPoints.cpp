@@ -61,6 +61,21 @@ Value narrowed(Value v) {
 
 SmallVector<int64_t> padsOf(Operation *op) { return onnx::getInts(op, "pads"); }
 
+/// A convolution's pads as those of Pad, which has all axes.
+SmallVector<int64_t> allAxes(ArrayRef<int64_t> pads) {
+  SmallVector<int64_t> all;
+  for (ArrayRef<int64_t> side :
+       {pads.take_front(pads.size() / 2), pads.drop_front(pads.size() / 2)}) {
+    all.append({0, 0});
+    llvm::append_range(all, side);
+  }
+  return all;
+}
+
+bool isAnyPadded(ArrayRef<int64_t> pads) {
+  return llvm::any_of(pads, [](int64_t p) { return p != 0; });
+}
+
 class Splitter {
 public:
   Splitter(Operation *op, IRRewriter &r, SumsWanted wanted)
@@ -112,17 +127,11 @@ Value Splitter::columnSums(const HostTensor &w, int64_t zero) {
 
 /// An image with its border of what stands for 0, in the convolution's place.
 Value Splitter::padded(Value bytes, Value zero) {
-  SmallVector<int64_t> pads = padsOf(op), all;
+  SmallVector<int64_t> all = allAxes(padsOf(op));
   RankedTensorType type = onnx::rankedType(bytes);
   SmallVector<int64_t> dims(type.getShape());
-  int64_t spatial = dims.size() - 2;
-  for (int side = 0; side < 2; ++side) {
-    all.append({0, 0});
-    for (int64_t a = 0; a < spatial; ++a) {
-      all.push_back(pads[side * spatial + a]);
-      dims[2 + a] += pads[side * spatial + a];
-    }
-  }
+  for (auto [a, extent] : llvm::enumerate(dims))
+    extent += all[a] + all[dims.size() + a];
   return b.op("Pad", {bytes, b.ints(all), zero}, type.clone(dims),
               {b.s("mode", "constant")});
 }
@@ -164,7 +173,7 @@ Value Splitter::build() {
   if (onnx::rankedType(zero).getRank() > 0)
     zero = alongAxis(b, zero, -1, 0);
   Value z = wide(b, zero);
-  if (llvm::any_of(padsOf(op), [](int64_t p) { return p != 0; }))
+  if (isAnyPadded(padsOf(op)))
     bytes = padded(bytes, isUnsignedByte(zero) ? b.cast(z, i8) : zero);
   Value y = product(bytes, {}, b.weight(w), zeroW, /*pads=*/false);
   if (!y)
@@ -196,8 +205,14 @@ bool putZeroPointBack(Operation *op, IRRewriter &r) {
   OnnxBuilder b(r, op->getLoc());
   Operation *last = op, *sub = *op->getUsers().begin();
   Value x = op->getOperand(0), zero = onnx::operand(op, 2);
-  if (Operation *pad = onnx::definedBy(x, "Pad"); pad && !pads.empty())
+  bool isPadApart = isAnyPadded(pads) && !op->hasAttr("pads");
+  if (isPadApart) {
+    Operation *pad = onnx::definedBy(x, "Pad");
+    auto borders = pad ? onnx::constantOf(onnx::operand(pad, 1)) : std::nullopt;
+    if (!borders || borders->integers() != allAxes(pads))
+      return false;
     x = pad->getOperand(0);
+  }
   Operation *cast = onnx::definedBy(x, "Cast");
   Value bytes = cast ? narrowed(cast->getOperand(0)) : Value();
   bool wasUnsigned = bytes && isUnsignedByte(bytes);
@@ -208,6 +223,8 @@ bool putZeroPointBack(Operation *op, IRRewriter &r) {
     if (!zero || isUnsignedByte(zero) != wasUnsigned)
       return false;
     last = sub;
+  } else if (isPadApart) {
+    return false;
   } else if (wasUnsigned) {
     zero = b.scalar(onnx::elementType(x),
                     onnx::scalarConstant(zero).value_or(0) + half);

@@ -89,3 +89,24 @@ func.func @unsigned(%x: tensor<1x2x4xui8>) -> tensor<1x2x4xi32> {
   %y = onnx.ConvInteger(%x, %w, %z) {pads = array<i64: 1, 1>} : (tensor<1x2x4xui8>, tensor<2x2x3xi8>, tensor<ui8>) -> tensor<1x2x4xi32>
   return %y : tensor<1x2x4xi32>
 }
+
+// -----
+
+// A Pad of the model's own stays, whatever the zero point is.
+// CHECK-LABEL: func.func @own_pad(
+// BACK-LABEL: func.func @own_pad(
+// BACK: %[[P:.*]] = onnx.Pad(%arg0
+// BACK: onnx.ConvInteger(%[[P]], %{{.*}}pads = array<i64: 1, 1>
+// BACK: %[[Q:.*]] = onnx.Pad(%arg0
+// BACK: onnx.ConvInteger(%[[Q]], %{{.*}}, %arg1, %{{.*}}) {pads = array<i64: 0, 0>}
+func.func @own_pad(%x: tensor<1x2x4xi8>, %z: tensor<i8>) -> (tensor<1x2x6xi32>, tensor<1x2x6xi32>) {
+  %p = onnx.Weight() {value = dense<[0, 0, 1, 0, 0, 1]> : tensor<6xi64>} : () -> tensor<6xi64>
+  %q = onnx.Weight() {value = dense<[0, 0, 2, 0, 0, 2]> : tensor<6xi64>} : () -> tensor<6xi64>
+  %three = onnx.Weight() {value = dense<3> : tensor<i8>} : () -> tensor<i8>
+  %w = onnx.Weight() {value = dense<200> : tensor<2x2x3xui8>} : () -> tensor<2x2x3xui8>
+  %0 = onnx.Pad(%x, %p, %three) : (tensor<1x2x4xi8>, tensor<6xi64>, tensor<i8>) -> tensor<1x2x6xi8>
+  %y = onnx.ConvInteger(%0, %w, %three) {pads = array<i64: 1, 1>} : (tensor<1x2x6xi8>, tensor<2x2x3xui8>, tensor<i8>) -> tensor<1x2x6xi32>
+  %1 = onnx.Pad(%x, %q, %three) : (tensor<1x2x4xi8>, tensor<6xi64>, tensor<i8>) -> tensor<1x2x8xi8>
+  %v = onnx.ConvInteger(%1, %w, %z) {pads = array<i64: 0, 0>} : (tensor<1x2x8xi8>, tensor<2x2x3xui8>, tensor<i8>) -> tensor<1x2x6xi32>
+  return %y, %v : tensor<1x2x6xi32>, tensor<1x2x6xi32>
+}
