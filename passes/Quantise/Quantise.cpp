@@ -188,7 +188,7 @@ private:
   /// Elements between products are float as well only where little but products
   /// is quantised.
   bool rotates() const {
-    return options.activations != TensorProto::INT16 &&
+    return options.rotate && options.activations != TensorProto::INT16 &&
            (options.coverage == Coverage::Products ||
             (options.coverage == Coverage::Auto &&
              isTransformer(Graph(proto))));

@@ -49,6 +49,7 @@ struct QuantiseOptions {
   bool searchWeightError = false;
   bool feedback =
       true; ///< rounds the weights of matrix products with error feedback
+  bool rotate = true; ///< what gates make, where Rotate.h says that it pays
   /// Kept where it helps on samples that it was not measured on; none: tried
   /// where its two compilations are little beside the runs.
   std::optional<bool> biasCorrection;

@@ -34,7 +34,7 @@ struct Arguments {
   size_t samples = 0;
   int64_t block = 32;
   double atLeast = 0;
-  bool quiet = false, asymmetric = false, nearest = false,
+  bool quiet = false, asymmetric = false, nearest = false, rotate = true,
        biasCorrection = false, hasBias = false, hasFloor = false,
        hasRanges = false, hasPercentile = false;
 };
@@ -47,6 +47,9 @@ void printSummary(const Arguments &a, const QuantiseResult &r) {
   for (const IslandStep &s : r.islands.steps)
     fprintf(stderr, "float island: %s (worst part %.1f dB with it)\n",
             r.decisions.units[s.unit].name.c_str(), s.worst);
+  for (const Rotation &rotation : r.rotations)
+    fprintf(stderr, "rotated in blocks of %lld before it is read: %s\n",
+            static_cast<long long>(rotation.block), rotation.value.c_str());
   for (size_t k = 0; k < r.parts.size(); ++k)
     fprintf(stderr, "%s: %.1f dB on calibration samples\n",
             r.parts[k].name.c_str(), r.verified[k]);
@@ -87,6 +90,7 @@ const Applies kApplies[] = {
     {"--float-macs", {"8x8", "16x8"}},
     {"--cache", {"8x8", "16x8"}},
     {"--bias-correction", {"8x8", "16x8"}},
+    {"--no-rotate", {"8x8"}},
     {"--target", {"8x8", "16x8"}},
     {"--block", {"w4", "w8"}},
     {"--asymmetric", {"w4", "w8"}},
@@ -168,6 +172,7 @@ int readOptions(const Arguments &a, QuantiseOptions &o) {
     o.ranges = parseRangeMethod(a.ranges);
   o.percentile = a.percentile;
   o.feedback = !a.nearest;
+  o.rotate = a.rotate;
   if (a.hasBias)
     o.biasCorrection = a.biasCorrection;
   o.layerErrors = !a.report.empty();
@@ -396,6 +401,10 @@ void addQuantize(CLI::App &app, int &status) {
       "Add to biases what quantisation loses on average, if that helps on "
       "other samples; without\n"
       "the option it is tried where it costs little time");
+  command->add_flag(
+      "!--no-rotate", a->rotate,
+      "Add no products that rotate what gates make, silu(g) * u, before a "
+      "product reads it");
   command->add_option(
       "--metric", a->metric,
       "Measure on the samples: snr, top1, or a shell command that is given two "
