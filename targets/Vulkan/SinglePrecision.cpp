@@ -236,7 +236,11 @@ Value knownPower(Expr x, double c) {
 
 Value power(Operation *op, ArrayRef<Value> operands, Emitter &e) {
   Expr x(e, operands[0]), y(e, operands[1]);
-  if (!x.isFloat() || x.isF64() || (y.isFloat() && y.isF64()))
+  if (!x.isFloat()) { // it takes doubles
+    e.reasons.no() << "a power of integers";
+    return operands[0];
+  }
+  if (x.isF64() || (y.isFloat() && y.isF64()))
     return {};
   ElementsAttr constant = onnx::getConstant(op->getOperand(1));
   if (constant && constant.isSplat()) {

@@ -560,6 +560,7 @@ class Cases:
         refuse("product-int8-deep", "an integer product over 60000 elements", "MatMulInteger", np.zeros((1, 60000), np.uint8), {"y": (TensorProto.INT32, (1, 4))}, {"b": np.full((60000, 4), 255, np.uint8)})
         many = {f"x{i}": self.f(2, 4) for i in range(64)}
         self.add("refused-buffers", [n("Concat", [*many], ["y"], axis=0)], many, {"y": (F, (128, 4))}, refused="65 buffers exceed the GPU's 64 a kernel")
+        refuse("power-int32", "a power of integers", "Pow", np.arange(4, dtype=np.int32), {"y": (TensorProto.INT32, (4,))}, {"z": np.float32([1, 0, 2, 3])})
         refuse("modulo-zero", "an integer division by a tensor that may hold zero", "Mod", np.arange(4, dtype=np.int32), {"y": (TensorProto.INT32, (4,))}, {"z": np.array([1, 0, 2, 3], np.int32)})
 
 
