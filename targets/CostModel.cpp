@@ -210,7 +210,7 @@ static bool goesToBytes(Value v) {
 }
 
 bool isIntegerProduct(Operation *op) {
-  if (is(op, "ConvInteger") || is(op, "QLinearConv") || is(op, "MatMulInteger") || is(op, "QLinearMatMul"))
+  if (onnx::isIntegerSum(op) || is(op, "QLinearConv") || is(op, "QLinearMatMul"))
     return true;
   if (!is(op, "Conv") && !is(op, "MatMul") && !is(op, "Gemm"))
     return false;

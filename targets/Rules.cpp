@@ -1,12 +1,17 @@
 #include "targets/Rules.h"
 #include "dialects/Onnx/IR/OnnxUtils.h"
 #include "onnx/defs/schema.h"
+#include "passes/Canonicalise/Dequantised.h"
 #include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;
 using namespace llvm;
 
 namespace tessera {
+
+bool hasOnlyIntegers(const TargetDescription &target) {
+  return all_of(drop_begin(target.units), [](const Unit &u) { return all_of(u.precisions, isQuantised); });
+}
 
 /// Without the noise of a binary fraction: 0.1666667, 3.
 static std::string text(double v) {
@@ -152,14 +157,6 @@ static bool becomesIntegers(Value v, Precision precision, unsigned depth = islan
   });
 }
 
-/// Whether `v` is what an operator sums products of such integers in, which leaves
-/// a device as it is.
-static bool isIntegerSum(Value v) {
-  Operation *def = v.getDefiningOp();
-  StringRef name = def ? def->getName().getStringRef() : "";
-  return name == "onnx.MatMulInteger" || name == "onnx.ConvInteger";
-}
-
 static void checkType(Value v, StringRef name, bool isResult, const OpRule &rule, Precision precision,
                       SmallVectorImpl<std::string> &reasons) {
   mlir::Type element = elementOf(v);
@@ -177,7 +174,8 @@ static void checkType(Value v, StringRef name, bool isResult, const OpRule &rule
     reasons.push_back(("element type " + type + " of '" + name + "' is not float32").str());
   if (precision == Precision::F16 && !element.isF32() && !element.isF16())
     reasons.push_back(("element type " + type + " of '" + name + "' is none of float32, float16").str());
-  if (!isQuantised(precision) || isStored(element, precision) || (isResult && isIntegerSum(v)))
+  bool leavesAsItIs = isResult && onnx::isIntegerSum(v.getDefiningOp());
+  if (!isQuantised(precision) || isStored(element, precision) || leavesAsItIs)
     return;
   bool known =
       isa<FloatType>(element) && (isResult ? becomesIntegers(v, precision) : comesFromIntegers(v, precision));

@@ -23,6 +23,9 @@ struct Findings {
 /// absent, and the constraint holds.
 Findings findSubject(const Constraint &constraint, mlir::Operation *op, Precision precision);
 
+/// Whether all precisions of the units beside the CPU are of integers.
+bool hasOnlyIntegers(const TargetDescription &target);
+
 /// Whether an operand is known when the bundle is made. At int8 that includes a
 /// constant behind a DequantizeLinear.
 bool isConstantOperand(mlir::Value value, Precision precision);

@@ -117,22 +117,11 @@ static bool wantsSigns(ArrayRef<TargetDescription> targets) {
   });
 }
 
-/// Whether a unit beside the CPU has nothing but integers on all targets that have one.
-static bool hasOnlyIntegers(ArrayRef<TargetDescription> targets) {
-  bool found = false;
-  for (const TargetDescription &t : targets)
-    for (const Unit &u : llvm::drop_begin(t.units)) {
-      if (!llvm::all_of(u.precisions, isQuantised))
-        return false;
-      found = true;
-    }
-  return found;
-}
-
 /// Products that no unit of the targets takes with a float result leave it the sums.
 static void exposeSums(const CompileOptions &options, ModuleOp module, ArrayRef<TargetDescription> targets) {
   auto func = module.lookupSymbol<func::FuncOp>("main");
-  if (!func || !hasOnlyIntegers(targets))
+  auto isCpu = [](const TargetDescription &t) { return t.units.size() == 1; };
+  if (!func || llvm::all_of(targets, isCpu) || !llvm::all_of(targets, hasOnlyIntegers))
     return;
   exposeIntegerSums(func, [&](Operation *op) {
     PlacementJudge judge(options.strict); // it remembers operators, of which not all stay

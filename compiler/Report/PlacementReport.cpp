@@ -149,8 +149,8 @@ static void printAgainst(const Placement &p, StringRef name, const std::optional
   }
   os << llvm::format("%14s", milliseconds(other->cost).c_str())
      << llvm::format("  %.3f x the plan", double(other->cost) / double(std::max<Cost>(p.result.solution->cost, 1)));
-  Cost end = scheduleOf(partition::Graph(p.problem), p.devices, *other).end;
-  if (p.spread.gain && end < other->cost)
+  Cost end = p.spread.gain ? scheduleOf(partition::Graph(p.problem), p.devices, *other).end : other->cost;
+  if (end < other->cost)
     os << ", " << milliseconds(end) << " with what runs at the same time";
   os << "\n";
 }

@@ -10,6 +10,10 @@ namespace tessera::onnx {
 
 static constexpr StringLiteral kNote = "tessera.dequantised";
 
+bool isIntegerSum(Operation *op) {
+  return op && (isOp(op, "MatMulInteger") || isOp(op, "ConvInteger"));
+}
+
 std::optional<Dequantised> readDequantise(Operation *op) {
   auto integers = constantOf(operand(op, 0)),
        scale = constantOf(operand(op, 1));

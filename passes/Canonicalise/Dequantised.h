@@ -14,6 +14,9 @@
 
 namespace tessera::onnx {
 
+/// Whether `op`, which may be null, gives sums of products of bytes, in int32.
+bool isIntegerSum(mlir::Operation *op);
+
 struct Dequantised {
   HostTensor integers, scale;
   std::optional<HostTensor> zero;

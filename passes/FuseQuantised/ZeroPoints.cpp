@@ -186,7 +186,7 @@ Value Splitter::build() {
 } // namespace
 
 bool takeOutZeroPoint(Operation *op, IRRewriter &r, SumsWanted wanted) {
-  if (!onnx::isOp(op, "MatMulInteger") && !onnx::isOp(op, "ConvInteger"))
+  if (!onnx::isIntegerSum(op))
     return false;
   Operation *before = op->getPrevNode();
   Block *block = op->getBlock();

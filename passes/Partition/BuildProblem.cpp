@@ -2,6 +2,7 @@
 #include "dialects/Onnx/IR/OnnxUtils.h"
 #include "dialects/Onnx/Shapes/ShapeAnalysis.h"
 #include "mlir/IR/IRMapping.h"
+#include "passes/Canonicalise/Dequantised.h"
 #include "passes/Codegen/Lowering.h"
 #include "passes/Partition/GpuSegments.h"
 #include "passes/Partition/Islands.h"
@@ -70,13 +71,7 @@ private:
 } // namespace
 
 int64_t copiesPerElement(Value v, const TargetDescription &target) {
-  Operation *def = v.getDefiningOp();
-  StringRef name = def ? def->getName().stripDialect() : "";
-  if (name != "MatMulInteger" && name != "ConvInteger")
-    return 1;
-  bool bytes = llvm::all_of(llvm::drop_begin(target.units),
-                            [](const Unit &u) { return llvm::all_of(u.precisions, isQuantised); });
-  return bytes ? 4 : 1;
+  return onnx::isIntegerSum(v.getDefiningOp()) && hasOnlyIntegers(target) ? 4 : 1;
 }
 
 /// Values that the operators read and do not compute, constants left out, in

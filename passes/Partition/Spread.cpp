@@ -218,8 +218,10 @@ void Spreader::considerJoined(const Solution &candidate, const Ops &moved) {
 /// A segment in two: what `taken` leads to, or comes from, and the rest; either may
 /// go to another device.
 void Spreader::trySplit(const Ops &all, const std::set<int> &taken, bool downwards) {
+  if (left == 0)
+    return;
   std::set<int> part = reach(all, taken, downwards);
-  if (left == 0 || part.empty() || part.size() == all.size())
+  if (part.empty() || part.size() == all.size())
     return;
   Solution two = best;
   split(two, best.segment[all.front()], part);

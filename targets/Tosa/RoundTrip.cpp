@@ -5,6 +5,7 @@
 #include "mlir/Dialect/Tosa/IR/TosaOps.h"
 #include "mlir/Pass/Pass.h"
 #include "mlir/Pass/PassRegistry.h"
+#include "passes/Canonicalise/Dequantised.h"
 #include "passes/Canonicalise/OnnxBuilder.h"
 #include "targets/Tosa/Lower/Lowerer.h"
 #include "targets/Tosa/Raise.h"
@@ -26,8 +27,7 @@ std::optional<Precision> parsePrecision(StringRef word) {
 
 /// Whether a quantised run may end with `op`.
 bool givesIntegers(Operation *op) {
-  StringRef name = op->getName().getStringRef();
-  return name == "onnx.QuantizeLinear" || name == "onnx.MatMulInteger" || name == "onnx.ConvInteger";
+  return onnx::isOp(op, "QuantizeLinear") || onnx::isIntegerSum(op);
 }
 
 /// The longest part of `ops` that starts at `from` and lowers; empty if none.

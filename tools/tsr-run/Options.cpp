@@ -28,7 +28,8 @@ inputs may come from --inputs; a model without inputs needs none.
   --devices HOW        threads (default): each device but the processor has a
                        thread; inline: they work when they are given work
   --emulate npu        a device that this machine lacks is played by the
-                       processor, from what its segments mean; refused else
+                       processor, from what its segments mean, without
+                       --threads on other cores than the model; refused else
   --gpu HOW            what is made for a Vulkan device: auto (default): a GPU
                        does it if one is there that can, else the processor;
                        require: any Vulkan device does it, software too, or the
